@@ -1,0 +1,59 @@
+# make demo    install into .venv, then see one training step of GPT-2 124M on an H200 that is not there
+# make test    lint, types, tests
+# make help    the rest
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+
+.PHONY: help install demo test test-slow lint bench golden outputs schema
+
+help:
+	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
+	@echo "make test       ruff, mypy, pytest"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make lint       ruff and mypy alone"
+	@echo "make bench      start-up, and predicted times beside recorded ones"
+	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
+	@echo "make outputs    put what see really prints into README.md and docs/see.md"
+	@echo "make schema     write docs/schemas/see-1.schema.json"
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+demo:
+	@began=$$(date +%s) && $(MAKE) --no-print-directory install && ready=$$(date +%s) \
+	&& $(BIN)/undertorch see --gpu H200 examples/train_gpt.py && ended=$$(date +%s) \
+	&& echo && echo "installing took $$((ready - began)) s, seeing took $$((ended - ready)) s"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: install
+	$(BIN)/pytest -m slow
+
+bench: install
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/gpt2_against_h200.py
+
+golden: install
+	$(BIN)/python benchmarks/golden_ops.py tests/golden/h200_ops.json.gz
+	$(BIN)/python benchmarks/golden_edge_cases.py tests/golden/h200_edge_ops.json.gz
+	$(BIN)/python benchmarks/golden_gemms.py tests/golden/h200_gemms.json.gz
+
+outputs: install
+	$(BIN)/python docs/outputs.py
+
+schema: install
+	$(BIN)/python docs/schemas/write.py

@@ -1,0 +1,5 @@
+"""`python -m undertorch`: the same as the `undertorch` command."""
+
+from undertorch.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The command line: one small file a command. A command parses, calls one function, draws, exits."""

@@ -1,0 +1,43 @@
+"""Where a command's output goes: to a file that was looked at before the long work began, or to standard output."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from undertorch.cli.exits import BadInput
+
+STDOUT = Path("-")
+"""The path that means standard output."""
+
+
+def check_writable(path: Path | None) -> None:
+    """Raises BadInput where a file could not be written there, which is tried with a nameless one."""
+    if path is None or path == STDOUT:
+        return
+    folder = path.parent
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder; give the path of a file to write.")
+    if not folder.is_dir():
+        raise BadInput(f"{path} cannot be written: there is no folder {folder}; make it first.")
+    with writing(path), TemporaryFile(dir=folder):
+        pass
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an error of the file system into BadInput."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def write_out(data: bytes) -> None:
+    """Bytes and a line's end to standard output."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,74 @@
+"""undertorch see: what each line of one training step becomes on the GPU."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from undertorch.cli.exits import BadInput, say
+from undertorch.cli.outputs import STDOUT, check_writable, write_out, writing
+from undertorch.cli.progress import progress
+
+REFERENCE = "H200"
+"""The GPU that is predicted for where none is named: the one that the predictions are measured against."""
+
+
+def see(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A training script, as it is.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="The script's own arguments, passed on untouched.")
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A GPU (see undertorch gpus), or a spec sheet of your own: my_gpu.toml."),
+    ] = None,
+    step: Annotated[int, typer.Option(metavar="N", min=1, help="Which training step to look at, counted from 1.")] = 2,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LINE=VALUE", help="What a line's value is, where the script asks for one. Repeatable."),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the step as JSON; - for standard output, and no report."),
+    ] = None,
+) -> None:
+    """What each line of one training step becomes on the GPU.
+
+    Its kernels, forward, backward and update, with grid, block, bytes, FLOPs, time, and what bounds them. The script
+    runs without a GPU, on made-up values; the times are predicted.
+    """
+    from undertorch import gpus
+    from undertorch.records.files import to_json, write_steps
+    from undertorch.reports.terminal import show
+    from undertorch.steps import see as steps
+    from undertorch.steps.record.errors import RecordError
+
+    assumed = assumptions(assume or [])
+    check_writable(json)
+    if gpu is None:
+        say(f"no --gpu given, so the times are predicted for the {REFERENCE}; this version does not measure.")
+    try:
+        sheet = gpus.find(gpu or REFERENCE)
+        seen = steps.see(script, arguments or [], sheet, step=step, assume=assumed, progress=progress())
+    except (gpus.UnknownGpu, gpus.BadSheet, RecordError) as error:
+        raise BadInput(str(error)) from error
+    if json == STDOUT:
+        write_out(to_json([seen]))
+        return
+    show(seen, sheet)
+    if json is not None:
+        with writing(json):
+            write_steps(json, [seen])
+
+
+def assumptions(given: list[str]) -> dict[str, str]:
+    """`LINE=VALUE` each, by LINE (or FILE:LINE); what they may be is the recorder's to say. Raises BadInput."""
+    found: dict[str, str] = {}
+    for text in given:
+        line, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"--assume {text}: give LINE=VALUE or FILE:LINE=VALUE, such as --assume 31=true.")
+        if line in found:
+            raise BadInput(f"--assume {text}: line {line} has a value already, {found[line]}.")
+        found[line] = value
+    return found

@@ -1,0 +1,235 @@
+"""Scaled dot-product attention: its FLOPs, and cuDNN's kernels. Flash and memory-efficient have files of their own.
+
+FLOPs are those of the matrix products over the pairs of query and key that the mask leaves: of a causal mask row i
+keeps the first i + 1 keys, so that T queries and keys have T(T + 1)/2 pairs a head, exactly. (Papers often write T²/2;
+the kernels also work off the masked half of the tiles on the diagonal.) Forward: 2 products, 2 FLOPs a pair and feature
+each. Backward: 5 products, the scores computed again among them: 2.5 times the forward. The softmax is not counted.
+
+cuDNN is closed. What is predicted of it was recorded on an H200 with cuDNN 9.19: a counter is set, then resident
+blocks take tiles of 128 queries in turn. Backward: the dot products of gradient and output (a launch that also clears
+the float32 sums of the queries' gradient), the main kernel, the conversion of those sums.
+"""
+
+from dataclasses import dataclass, replace
+
+from undertorch.costs.building import ceil_div, memset, pytorch
+from undertorch.costs.least_bytes import least_bytes
+from undertorch.costs.registry import cost
+from undertorch.records import DTYPE_BYTES, Dim3, Gpu, Kernel, Kind, Math, Op, Origin, TensorRef
+
+FLOAT32 = DTYPE_BYTES["float32"]
+
+FORWARD_NOTE = "FLOPs: two products over the pairs that the mask leaves."
+BACKWARD_NOTE = "FLOPs: five products over the pairs that the mask leaves, the scores computed again among them."
+
+CUDNN_QUERIES = 128
+"""Queries of a tile: two warp groups of 64 (recorded: 16 heads of 333 queries make 48 tiles)."""
+
+CUDNN_THREADS = 384
+"""One warp group that loads, two that compute."""
+
+CUDNN_SHARED = {"fprop": {64: 134144, 128: 232448}, "bprop": {64: 152576, 128: 216064}}
+"""Bytes of shared memory by head size, recorded."""
+
+DOT_ELEMENTS = 1024
+"""Elements of whole rows that a block of 128 threads multiplies: 16 rows of 64 features, 8 of 128 (recorded)."""
+
+CONVERTED_ELEMENTS = 2048
+"""The same, of the block that converts the sums."""
+
+CUDNN_NAMES = {
+    "fprop": "knob_7_64x128x{}_4x1x1_cga1x1x1_kernel0_0",
+    "bprop": "knob_26_64x64x{}_1x4x1_cga1x1x1_kernel0_0",
+}
+"""What follows in Hopper's kernel names; the head size stands in the gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """The sizes of an attention."""
+
+    batch: int
+    heads: int
+    """Of the queries; keys may have fewer, each serving several."""
+    key_heads: int
+    queries: int
+    keys: int
+    features: int
+    value_features: int
+    causal: bool
+    dtype: str
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of query and key that the mask leaves, over all heads."""
+        each = self.queries * self.keys
+        if self.causal:
+            square = min(self.queries, self.keys)
+            each = square * (square + 1) // 2 + max(self.queries - self.keys, 0) * self.keys
+        return self.batch * self.heads * each
+
+    @property
+    def rows(self) -> int:
+        """Queries over all heads."""
+        return self.batch * self.heads * self.queries
+
+    @property
+    def forward_flops(self) -> int:
+        """Scores, and the weighted sum of the values."""
+        return 2 * self.pairs * (self.features + self.value_features)
+
+    @property
+    def backward_flops(self) -> int:
+        """Scores again, the gradients of values and weights, and those of queries and keys."""
+        return 2 * self.pairs * (3 * self.features + 2 * self.value_features)
+
+    @property
+    def math(self) -> Math:
+        """Tensor cores of the dtype; float32 inputs are worked off at float32's precision."""
+        return {"bfloat16": Math.TENSOR_BF16, "float16": Math.TENSOR_FP16, "float64": Math.FP64}.get(
+            self.dtype, Math.FP32
+        )
+
+
+def heads_of(op: Op) -> Heads:
+    """Sizes from query, key and value of shape batch × heads × length × features."""
+    query, key, value = op.tensor("query"), op.tensor("key"), op.tensor("value")
+    return Heads(
+        batch=query.shape[0],
+        heads=query.shape[1],
+        key_heads=key.shape[1],
+        queries=query.shape[2],
+        keys=key.shape[2],
+        features=query.shape[3],
+        value_features=value.shape[3],
+        causal=op.arg("is_causal") is True,
+        dtype=query.dtype,
+    )
+
+
+def inputs_of(op: Op) -> tuple[TensorRef, ...]:
+    """Query, key, value, and the bias where there is one."""
+    return (op.tensor("query"), op.tensor("key"), op.tensor("value"), *op.tensors("attn_bias"))
+
+
+@cost("aten::_fused_sdp_choice")
+def fused_sdp_choice(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """Decides on the CPU which kernel runs."""
+    return ()
+
+
+@cost("aten::_scaled_dot_product_cudnn_attention")
+def cudnn_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """Reads query, key, value; writes the output and the logarithm of each row's sum."""
+    sizes = heads_of(op)
+    if sizes.rows == 0:
+        return ()
+    written = sum(tensor.bytes for tensor in op.results[:2])
+    kernel = _cudnn(
+        sizes,
+        gpu,
+        "fprop",
+        least_bytes(inputs_of(op)),
+        written,
+        sizes.forward_flops,
+        FORWARD_NOTE,
+    )
+    return memset(4), kernel
+
+
+@cost("aten::_scaled_dot_product_cudnn_attention_backward")
+def cudnn_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """Reads the inputs, the output, its gradient and the rows' sums; writes three gradients."""
+    sizes = heads_of(op)
+    if sizes.rows == 0:
+        return ()
+    return (
+        memset(4),
+        predicted(
+            dot_products(op, sizes, "compute_dot_do_o_specialized", _strips(sizes, DOT_ELEMENTS), 128, 26),
+            library="cuDNN",
+        ),
+        _cudnn(sizes, gpu, "bprop", *main_backward_bytes(op, sizes), sizes.backward_flops, BACKWARD_NOTE),
+        predicted(
+            converted_sums(op, sizes, "convert_dq_to_16bits", _strips(sizes, CONVERTED_ELEMENTS), 128, 30),
+            library="cuDNN",
+        ),
+    )
+
+
+def dot_products(op: Op, sizes: Heads, name: str, grid: tuple[int, int], block: int, registers: int | None) -> Kernel:
+    """Each output row times its gradient; clears the float32 sums of the queries' gradient on the way."""
+    output, grad = op.tensor("out"), op.tensor("grad_out")
+    return pytorch(
+        name,
+        Kind.ATTENTION,
+        (*grid, sizes.heads),
+        block,
+        read=output.bytes + grad.bytes,
+        written=sizes.rows * FLOAT32 + _query_sums(sizes),
+        flops=2 * sizes.rows * sizes.value_features,
+        math=Math.FP32,
+        registers=registers,
+        shared=0,
+    )
+
+
+def converted_sums(
+    op: Op, sizes: Heads, name: str, grid: tuple[int, int], block: int, registers: int | None, shared: int = 0
+) -> Kernel:
+    """The queries' gradient, scaled, from float32 to its own dtype."""
+    return pytorch(
+        name,
+        Kind.ATTENTION,
+        (*grid, sizes.heads),
+        block,
+        read=_query_sums(sizes),
+        written=sizes.rows * sizes.features * DTYPE_BYTES[sizes.dtype],
+        flops=sizes.rows * sizes.features,
+        math=Math.FP32,
+        registers=registers,
+        shared=shared,
+    )
+
+
+def main_backward_bytes(op: Op, sizes: Heads) -> tuple[int, int]:
+    """Read and written by the kernel that makes the gradients: the queries' sums are read and written."""
+    grads = op.tensor("grad_out").bytes
+    read = least_bytes(inputs_of(op)) + grads + op.tensor("logsumexp").bytes + sizes.rows * FLOAT32
+    keys = sizes.batch * sizes.heads * sizes.keys * (sizes.features + sizes.value_features)
+    return read + _query_sums(sizes), _query_sums(sizes) + keys * DTYPE_BYTES[sizes.dtype]
+
+
+def predicted(kernel: Kernel, library: str) -> Kernel:
+    """A kernel whose launch geometry no public source defines."""
+    return replace(kernel, geometry_origin=Origin.PREDICTED, library=library)
+
+
+def _query_sums(sizes: Heads) -> int:
+    return sizes.rows * sizes.features * FLOAT32
+
+
+def _strips(sizes: Heads, elements: int) -> tuple[int, int]:
+    return ceil_div(sizes.queries, max(1, elements // max(sizes.value_features, 1))), sizes.batch
+
+
+def _cudnn(sizes: Heads, gpu: Gpu, direction: str, read: int, written: int, flops: int, note: str) -> Kernel:
+    tiles = sizes.batch * sizes.heads * ceil_div(sizes.queries, CUDNN_QUERIES)
+    major = gpu.compute_capability[0] if gpu.compute_capability is not None else 8
+    hopper = major == 9
+    grid: Dim3 = (min(gpu.sms, tiles) if hopper else tiles, 1, 1)
+    name = f"cudnn_generated_fort_native_sdpa_sm{major}0_flash_{direction}"
+    kernel = pytorch(
+        f"{name}_wgmma_f16_{CUDNN_NAMES[direction].format(sizes.features)}" if hopper else name,
+        Kind.ATTENTION,
+        grid,
+        CUDNN_THREADS if hopper else 128,
+        read=read,
+        written=written,
+        flops=flops,
+        math=sizes.math,
+        registers=168 if hopper else None,
+        shared=CUDNN_SHARED[direction].get(sizes.features) if hopper else None,
+        note=note,
+    )
+    return predicted(kernel, library="cuDNN")

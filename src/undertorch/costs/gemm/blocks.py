@@ -1,0 +1,241 @@
+"""Kernels with one block a tile of the result: CUTLASS and older cuBLAS. A model of which one cuBLAS takes.
+
+Tensor cores on GPUs before Hopper, and on Hopper where rows do not start at multiples of 16 bytes; CUDA cores for
+float32 and float64. Blocks run in rounds of as many as the GPU holds; the model takes the tile whose rounds are
+quickest, and cuts the inner dimension where blocks are too few to fill the GPU. Recorded on an H200: names, threads,
+registers, shared memory, grids, and what float32 and unaligned products take. GPUs before Hopper were not recorded.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from undertorch.costs.building import ceil_div
+from undertorch.costs.gemm.product import Plan, Product
+from undertorch.records import Dim3, Gpu
+
+SWIZZLE = 8
+"""CUTLASS lays up to 8 neighbouring tiles of columns beside each other (gemm/threadblock/threadblock_swizzle.h)."""
+
+COUNTER = 4
+"""Bytes a tile in which blocks that split the inner dimension count themselves (recorded; xmma kernels take 8)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A compiled kernel: columns × rows of the result a block."""
+
+    name: str
+    """A pattern; `{}` is the transpositions."""
+    library: str
+    columns: int
+    rows: int
+    threads: int
+    registers: int | None
+    shared: int | None
+    resident: int
+    """Blocks an SM holds, by registers or shared memory."""
+    efficiency: float
+    """Of the peak, relative to the best tile. A guess from what was chosen."""
+    swizzled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The tiles that cuBLAS has for a kind of product."""
+
+    tiles: tuple[Tile, ...]
+    splits: int
+    """Most parts of the inner dimension."""
+    counter: int | None
+    """Bytes a tile that a memset clears where blocks of a tile add up among themselves; None: another kernel does."""
+
+
+def _xmma(columns: int, rows: int, threads: int, registers: int, shared: int, resident: int, efficiency: float) -> Tile:
+    warps = {(128, 256): "4x2", (128, 128): "2x2", (128, 64): "1x4", (64, 128): "2x2", (64, 64): "1x4"}
+    name = f"sm80_xmma_gemm_f32f32_f32f32_f32_{{}}_n_tilesize{rows}x{columns}x8_stage3_warpsize"
+    return Tile(
+        name=f"{name}{warps.get((columns, rows), '1x2')}x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
+        library="cuBLAS",
+        columns=columns,
+        rows=rows,
+        threads=threads,
+        registers=registers,
+        shared=shared,
+        resident=resident,
+        efficiency=efficiency,
+        swizzled=False,
+    )
+
+
+def _cutlass(name: str, columns: int, rows: int, threads: int, registers: int | None, shared: int | None) -> Tile:
+    # Registers leave room for one block of 256 threads, or two of 128.
+    return Tile(
+        name=name,
+        library="CUTLASS",
+        columns=columns,
+        rows=rows,
+        threads=threads,
+        registers=registers,
+        shared=shared,
+        resident=256 // threads,
+        efficiency=1.0,
+        swizzled=True,
+    )
+
+
+def _ampere(columns: int, rows: int, threads: int, stages: int) -> Tile:
+    return Tile(
+        name=f"ampere_{{dtype}}_s16816gemm_{{dtype}}_{columns}x{rows}_ldg8_f2f_stages_64x{stages}_{{}}",
+        library="cuBLAS",
+        columns=columns,
+        rows=rows,
+        threads=threads,
+        registers=None,
+        # Both factors' steps of 64 elements of 2 bytes, for each stage.
+        shared=stages * 64 * 2 * (columns + rows),
+        resident=1 if columns * rows > 64 * 64 else 3,
+        efficiency=1.0 if columns * rows >= 128 * 128 else 0.75,
+        swizzled=False,
+    )
+
+
+FLOAT32 = Family(
+    tiles=(
+        _xmma(128, 128, threads=128, registers=255, shared=33792, resident=2, efficiency=1.0),
+        _xmma(64, 128, threads=128, registers=218, shared=19200, resident=2, efficiency=0.95),
+        _xmma(128, 64, threads=128, registers=220, shared=18816, resident=2, efficiency=0.95),
+        _xmma(64, 64, threads=128, registers=128, shared=13056, resident=4, efficiency=0.9),
+        _xmma(32, 32, threads=64, registers=80, shared=6912, resident=12, efficiency=0.55),
+    ),
+    splits=33,
+    counter=2 * COUNTER,
+)
+"""The first factor's rows and the second's columns contiguous, or small ones."""
+
+FLOAT32_LARGE = Family(
+    tiles=(
+        _cutlass("cutlass_80_simt_sgemm_256x128_8x4_{}_align1", 256, 128, 256, 202, 49152),
+        _cutlass("cutlass_80_simt_sgemm_128x256_8x4_{}_align1", 128, 256, 256, 202, 49152),
+        *FLOAT32.tiles[1:],
+    ),
+    splits=14,
+    counter=COUNTER,
+)
+"""Other layouts."""
+
+FLOAT64 = Family(
+    tiles=(
+        Tile(
+            name="sm90_xmma_gemm_f64f64_f64f64_f64_{}_n_tilesize128x64x32_stage3_warpsize4x2x1_tensor16x8x16_execute_kernel",
+            library="cuBLAS",
+            columns=64,
+            rows=128,
+            threads=256,
+            registers=236,
+            shared=147456,
+            resident=1,
+            efficiency=1.0,
+            swizzled=False,
+        ),
+    ),
+    splits=1,
+    counter=None,
+)
+
+AMPERE = Family(
+    tiles=(
+        _ampere(256, 128, threads=256, stages=3),
+        _ampere(128, 256, threads=256, stages=3),
+        _ampere(128, 128, threads=128, stages=3),
+        _ampere(128, 64, threads=128, stages=4),
+        _ampere(64, 64, threads=128, stages=4),
+    ),
+    splits=16,
+    counter=None,
+)
+
+UNALIGNED = Family(
+    tiles=(
+        _cutlass("cutlass_75_tensorop_{dtype}_s1688gemm_{dtype}_256x128_{}_align{align}", 256, 128, 256, 229, 49152),
+        _cutlass("cutlass_75_tensorop_{dtype}_s1688gemm_{dtype}_128x128_{}_align{align}", 128, 128, 128, 254, 32768),
+        _cutlass("cutlass_75_tensorop_{dtype}_s1688gemm_{dtype}_64x64_{}_align{align}", 64, 64, 128, None, None),
+    ),
+    splits=1,
+    counter=None,
+)
+
+START = 20_000
+"""What a round costs besides its multiplications, in those of one element by one element. A guess."""
+
+REDUCE = 60_000
+"""The same for adding parts up."""
+
+
+def plan(product: Product, gpu: Gpu) -> Plan:
+    """The kernel for a product that no kernel with resident blocks takes."""
+    family = _family(product)
+    tile, splits = min(_choices(product, family), key=lambda choice: _estimate(product, choice[0], choice[1], gpu.sms))
+    counted = splits > 1 and family.counter is not None
+    across, along = _tiles(product, tile)
+    return Plan(
+        name=_name(product, tile),
+        library=tile.library,
+        tile=(tile.columns, tile.rows),
+        grid=_grid(product, tile, splits),
+        threads=tile.threads,
+        registers=tile.registers,
+        shared=tile.shared,
+        splits=splits,
+        counters=(family.counter or 0) * across * along if counted else None,
+        reduced=splits > 1 and not counted,
+    )
+
+
+def _family(product: Product) -> Family:
+    if product.dtype in ("float64", "complex128"):
+        return FLOAT64
+    if not product.tensor_cores:
+        return FLOAT32 if product.layout == "rc" else FLOAT32_LARGE
+    return AMPERE if product.alignment >= 16 else UNALIGNED
+
+
+def _choices(product: Product, family: Family) -> Iterator[tuple[Tile, int]]:
+    for tile in family.tiles:
+        for splits in range(1, family.splits + 1) if product.batch == 1 else (1,):
+            if splits == 1 or product.inner >= 256 * splits:
+                yield tile, splits
+
+
+def _estimate(product: Product, tile: Tile, splits: int, sms: int) -> float:
+    across, along = _tiles(product, tile)
+    blocks = product.batch * across * along * splits
+    # Resident blocks share their SM: a full round takes as long as all of them, the last one as its share.
+    full, left = divmod(blocks, sms * tile.resident)
+    shares = full * tile.resident + ceil_div(left, sms)
+    work = tile.columns * tile.rows * ceil_div(product.inner, splits) / 64 / tile.efficiency
+    time = shares * work + (full + (left > 0)) * START
+    if splits > 1:
+        time += REDUCE + product.rows * product.columns * splits * 0.1
+    return time
+
+
+def _tiles(product: Product, tile: Tile) -> tuple[int, int]:
+    return ceil_div(product.columns, tile.columns), ceil_div(product.rows, tile.rows)
+
+
+def _grid(product: Product, tile: Tile, splits: int) -> Dim3:
+    across, along = _tiles(product, tile)
+    depth = product.batch * splits
+    if not tile.swizzled:
+        return along, across, depth
+    # The most neighbours, up to 8, that leave fewer than half of the last ones empty.
+    neighbours = next((n for n, least in ((SWIZZLE, 6), (4, 3), (2, 2)) if across >= least), 1)
+    return along * neighbours, ceil_div(across, neighbours), depth
+
+
+def _name(product: Product, tile: Tile) -> str:
+    short = {"bfloat16": "bf16", "float16": "f16"}.get(product.dtype, product.dtype)
+    if tile.library == "cuBLAS" and short == "f16":
+        short = "fp16"
+    align = max(1, product.alignment // product.itemsize)
+    return tile.name.format(product.letters, dtype=short, align=align)

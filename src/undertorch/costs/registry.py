@@ -1,0 +1,36 @@
+"""Which function knows the kernels of which Op. The registry is the only coupling between families."""
+
+from collections.abc import Callable
+
+from undertorch.records import Gpu, Kernel, Op
+
+Cost = Callable[[Op, Gpu], tuple[Kernel, ...]]
+"""The kernels that an Op launches on a GPU, in order. Empty: it launches none (a view, or nothing to do)."""
+
+COSTS: dict[str, Cost] = {}
+"""By Op name, such as `aten::addmm`; the overload is the function's business."""
+
+
+def cost(*names: str) -> Callable[[Cost], Cost]:
+    """Registers a function as the cost of the Ops of those names. Raises ValueError for a name that has one."""
+
+    def register(function: Cost) -> Cost:
+        for name in names:
+            if name in COSTS:
+                raise ValueError(f"{name} has a cost already: {COSTS[name].__module__}.{COSTS[name].__name__}")
+            COSTS[name] = function
+        return function
+
+    return register
+
+
+def kernels(op: Op, gpu: Gpu) -> tuple[Kernel, ...] | None:
+    """The kernels of an Op; None where no cost is known for it, which the accounting lists by name.
+
+    An Op whose tensors all lie on the CPU, or nowhere (`meta`), launches none, whatever it is.
+    """
+    tensors = (*op.inputs, *op.results)
+    if tensors and all(tensor.device.startswith(("cpu", "meta")) for tensor in tensors):
+        return ()
+    found = COSTS.get(op.name)
+    return None if found is None else found(op, gpu)

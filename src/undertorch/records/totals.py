@@ -1,0 +1,90 @@
+"""Sums over a Step's launches. Where launches overlap (streams), the time counts once, at the first to begin."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from undertorch.records.kinds import Phase
+from undertorch.records.launches import Launch
+from undertorch.records.steps import Step
+
+
+def shares_us(launches: Sequence[Launch]) -> list[float]:
+    """Each launch's part of the busy time, in the order given: the time of its own that no earlier launch covers.
+    They sum to `busy_us`.
+
+    Launches of different devices do not overlap: each device has its own time.
+    """
+    shares = [0.0] * len(launches)
+    covered: dict[int, float] = {}
+    for index in sorted(range(len(launches)), key=lambda i: (launches[i].device, launches[i].start_us, i)):
+        launch = launches[index]
+        begin = max(launch.start_us, covered.get(launch.device, launch.start_us))
+        shares[index] = max(0.0, launch.end_us - begin)
+        covered[launch.device] = max(launch.end_us, begin)
+    return shares
+
+
+def busy_us(launches: Sequence[Launch]) -> float:
+    """The union of the launches' times, in microseconds."""
+    return sum(shares_us(launches))
+
+
+def phases_us(launches: Sequence[Launch]) -> dict[Phase, float]:
+    """Busy time by phase, in the order of the vocabulary; phases without launches are absent. They sum to `busy_us`."""
+    sums: dict[Phase, float] = defaultdict(float)
+    for launch, share in zip(launches, shares_us(launches), strict=True):
+        sums[launch.phase] += share
+    return {phase: sums[phase] for phase in Phase if phase in sums}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one source line asks of the GPU in a step."""
+
+    file: str | None
+    """None, with `line` 0 and no source: the launches that have no line."""
+    line: int
+    source: str | None
+    """Its text, stripped; None where the file could not be read."""
+    time_us: float
+    """Its launches' part of the busy time."""
+    min_bytes: int | None
+    """Least bytes of its launches whose bytes are known; None where none are."""
+    flops: int | None
+    launches: int
+
+
+def lines(step: Step) -> tuple[Line, ...]:
+    """The lines of a step, the longest first. What has no line comes last, with file None. Times sum to `busy_us`."""
+    groups: dict[tuple[str, int] | None, list[tuple[Launch, float]]] = defaultdict(list)
+    by_id = {op.id: op for op in step.ops}
+    for launch, share in zip(step.launches, shares_us(step.launches), strict=True):
+        where = by_id[launch.ops[0]].where if launch.ops else None
+        groups[None if where is None else (where.file, where.line)].append((launch, share))
+    found = [_line(step, place, group) for place, group in groups.items()]
+    return tuple(sorted(found, key=lambda line: (line.file is None, -line.time_us)))
+
+
+def _line(step: Step, place: tuple[str, int] | None, group: list[tuple[Launch, float]]) -> Line:
+    file, number = place or (None, 0)
+    return Line(
+        file=file,
+        line=number,
+        source=None if file is None else source_line(step.environment.sources, file, number),
+        time_us=sum(share for _, share in group),
+        min_bytes=_sum_known(launch.kernel.min_bytes for launch, _ in group),
+        flops=_sum_known(launch.kernel.flops for launch, _ in group),
+        launches=len(group),
+    )
+
+
+def source_line(sources: dict[str, str], file: str, line: int) -> str | None:
+    """The stripped text of a line (counted from 1); None where the file or the line is not there."""
+    text = sources.get(file, "").splitlines()
+    return text[line - 1].strip() if 1 <= line <= len(text) else None
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,67 @@
+"""What bounds a group of launches, in a word or in a sentence."""
+
+from collections.abc import Sequence
+
+from undertorch.records import Bound, IdleCause, Step
+from undertorch.reports.terminal.numbers import UNKNOWN, count, percent
+from undertorch.reports.terminal.runs import Run, bounds, busy
+
+WAITS = {
+    Bound.MEMORY: "waits for memory",
+    Bound.COMPUTE: "is spent on arithmetic",
+    Bound.LATENCY: "goes to kernels too small to fill the GPU",
+    Bound.LAUNCH: "waits for the CPU to launch",
+    Bound.COMMUNICATION: "waits for other GPUs",
+    None: "has no known bound",
+}
+
+IDLES = {
+    IdleCause.LAUNCH: "the CPU is too slow in launching",
+    IdleCause.GAP: "one kernel has to end before the next begins",
+    IdleCause.SYNC: "the script waits for it",
+    IdleCause.DATA: "the next batch is not there",
+    IdleCause.COMMUNICATION: "other GPUs are not done",
+    IdleCause.UNKNOWN: "the cause is not known",
+}
+
+WORTH_SAYING = 0.005
+"""Shares below half a percent are left to the tables."""
+
+
+def bound(some: Sequence[Run]) -> str:
+    """`memory`; with its share where it does not hold for nearly all of their time: `memory 71 %`."""
+    whole = busy(some)
+    (first, time), *_ = bounds(some)
+    if first is None:
+        return UNKNOWN
+    return str(first) if time >= 0.995 * whole else f"{first} {time / whole:.0%}".replace("%", " %")
+
+
+def verdict(step: Step, all_runs: Sequence[Run]) -> str:
+    """One sentence: what the step is waiting for."""
+    whole = busy(all_runs)
+    if not whole:
+        return "Nothing ran on the GPU in this step."
+    parts = [
+        f"{percent(time / whole)} {WAITS[kind]}" for kind, time in bounds(all_runs) if time >= WORTH_SAYING * whole
+    ]
+    parts[0] = parts[0].replace(" %", " % of the busy time", 1)
+    return f"{', '.join(parts)}{_idle(step)}{_left_out(step)}."
+
+
+def _left_out(step: Step) -> str:
+    """What the sentence cannot speak of."""
+    ops = step.accounting.ops_without_cost_count
+    return f"; {count(ops, 'op')} whose kernels are not known {'is' if ops == 1 else 'are'} left out" if ops else ""
+
+
+def _idle(step: Step) -> str:
+    """The second half of the sentence: why the GPU runs nothing; empty where that is little."""
+    if not step.step_us:
+        return ""
+    times = {cause: sum(idle.time_us for idle in step.idle if idle.cause is cause) for cause in IdleCause}
+    cause = max(times, key=lambda one: times[one])
+    whole = sum(times.values())
+    if whole < WORTH_SAYING * step.step_us:
+        return ""
+    return f"; the GPU is idle for {percent(whole / step.step_us)} of the step, mostly because {IDLES[cause]}"

@@ -1,0 +1,78 @@
+"""The head of the report: what was seen, on which GPU, how long it takes, what memory it needs."""
+
+import shlex
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.text import Text
+
+from undertorch.records import Gpu, IdleCause, Step
+from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
+from undertorch.reports.terminal.runs import Run, busy
+from undertorch.reports.terminal.text import Paragraph, fact
+
+
+def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableType:
+    """Script, GPU and step; times with their origin; samples; memory; versions."""
+    seen = step.environment
+    title = Text.assemble(
+        (shlex.join((seen.script, *seen.arguments)), "bold"),
+        f" · step {seen.step} · ",
+        (step.gpu, "bold"),
+        f" · times {step.time_origin}",
+    )
+    return Group(
+        Paragraph(text=title, indent=0),
+        Rule(style="dim"),
+        fact("step", _times(step, busy(all_runs))),
+        fact("samples", _samples(step)),
+        fact("memory", _memory(step, gpu)),
+        fact("versions", _versions(step)),
+        *_doubt(gpu),
+    )
+
+
+def _doubt(gpu: Gpu | None) -> list[Paragraph]:
+    if gpu is None or gpu.verified:
+        return []
+    return [fact("sheet", f"unverified: predicted times were never compared with a real {gpu.name}")]
+
+
+def _times(step: Step, busy_us: float) -> str:
+    times = [
+        f"{cause} {time(spent)}"
+        for cause in IdleCause
+        if (spent := sum(idle.time_us for idle in step.idle if idle.cause is cause))
+    ]
+    idle = f"; idle: {', '.join(times)}" if times else ""
+    return f"{time(step.step_us)}, of which busy {time(busy_us)} ({percent(ratio(busy_us, step.step_us))}){idle}"
+
+
+def _samples(step: Step) -> str:
+    rate = ratio(step.samples, step.step_us)
+    if rate is None:
+        return count(step.samples)
+    return f"{count(step.samples)} a step, {round(rate * 1e6):,} a second"
+
+
+def _memory(step: Step, gpu: Gpu | None) -> str:
+    memory = step.memory
+    if memory.peak_bytes is None:
+        return size(None)
+    op = next((op for op in step.ops if op.id == memory.peak_op), None)
+    place = f", reached at {op.where.file}:{op.where.line}" if op is not None and op.where is not None else ""
+    start = "" if memory.start_bytes is None else f"; {size(memory.start_bytes)} when the step began"
+    room = ""
+    if gpu is not None:
+        fits = memory.peak_bytes <= gpu.memory_bytes
+        room = f" of the GPU's {size(gpu.memory_bytes)}" if fits else f": MORE than the GPU's {size(gpu.memory_bytes)}"
+    return f"{size(memory.peak_bytes)} at most{room}{place}{start} ({memory.origin})"
+
+
+def _versions(step: Step) -> str:
+    seen = step.environment
+    named = [f"{name} {version}" for name, version in seen.versions.items()]
+    if seen.gpu_name is not None:
+        named.append(seen.gpu_name if seen.driver is None else f"{seen.gpu_name}, driver {seen.driver}")
+    return ", ".join(named) if named else count(None)

@@ -1,0 +1,1 @@
+"""From a script to a Step: recorded, predicted, measured, read from traces."""

@@ -1,0 +1,157 @@
+"""How much of a spec sheet's peak real kernels reach: the figures that a plain roofline lacks.
+
+Every figure was measured on one H200 (torch 2.11.0+cu130, cuDNN 9.19, driver 580) and is kept under tests/golden/:
+`h200_ops.json.gz`, single calls with cold caches. Other GPUs are predicted with the same shares of their own peaks,
+which is an assumption. Rows are tried from the top; the first whose pattern is found in the kernel's name holds.
+"""
+
+import re
+from dataclasses import dataclass
+
+from undertorch.records import Kernel, Kind, Math
+
+BANDWIDTH = 0.89
+"""Share of the specified global bandwidth that a large copy kernel reaches: 4.27 of 4.8 TB/s."""
+
+ISSUE_SLOTS = 4
+"""Warp instructions an SM starts in a clock, one a scheduler (CUDA C++ programming guide; all since Volta)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A figure for the kernels whose name the pattern is found in."""
+
+    pattern: str
+    value: float
+
+
+INSTRUCTIONS_PER_THREAD: tuple[Row, ...] = (
+    # Four elements a thread, each cast by a switch over dtypes at run time: bfloat16 → float32 of 38.6 M took 112 µs.
+    Row(pattern=r"^unrolled_elementwise_kernel", value=400),
+    # Offsets from strides by integer division: add with a broadcast bias, 25.2 M elements, two a thread, took 76 µs.
+    Row(pattern=r"^elementwise_kernel<128, 2", value=200),
+    Row(pattern=r"^elementwise_kernel<128, 4", value=370),
+    # Bfloat16 GELU computes tanh in float32: 25.2 M elements, eight a thread, took 34 µs; its backward, 100 M, 155 µs.
+    Row(pattern=r"^vectorized_elementwise_kernel<8.*gelu_backward", value=410),
+    Row(pattern=r"^vectorized_elementwise_kernel<8.*gelu", value=330),
+    Row(pattern=r"^vectorized_elementwise_kernel<8.*(log|sin|cos|sqrt|silu|sigmoid|tanh|pow|erf)", value=280),
+)
+"""Instructions that one thread issues, where that and not the memory sets the pace: time × issue slots / threads."""
+
+
+def instructions_per_thread(kernel: Kernel) -> float | None:
+    """None for kernels whose pace the issue of instructions was not seen to set."""
+    return _first(INSTRUCTIONS_PER_THREAD, kernel.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakShare:
+    """Share of a math unit's peak for the kernels of a kind whose name the pattern is found in."""
+
+    kind: Kind
+    pattern: str
+    math: Math | None
+    """None: any."""
+    value: float
+
+
+PEAK_SHARES: tuple[PeakShare, ...] = (
+    # bf16 32768×3072×768: 705 of 989 TFLOP/s; 3072×768×32768: 759; 4096³: 765.
+    PeakShare(kind=Kind.MATMUL, pattern="", math=Math.TENSOR_BF16, value=0.76),
+    PeakShare(kind=Kind.MATMUL, pattern="", math=Math.TENSOR_FP16, value=0.76),
+    # float32 without TF32, 32768×3072×768: 50 of 67 TFLOP/s.
+    PeakShare(kind=Kind.MATMUL, pattern="", math=Math.FP32, value=0.76),
+    PeakShare(kind=Kind.MATMUL, pattern="", math=None, value=0.70),
+    # 4×32×4096×128 causal: cuDNN 602 forward, 502 backward; flash 329 and 263; efficient 167 and 125 TFLOP/s.
+    PeakShare(kind=Kind.ATTENTION, pattern=r"fprop", math=None, value=0.61),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"bprop", math=None, value=0.51),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"flash_fwd", math=None, value=0.33),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"flash_bwd", math=None, value=0.27),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"fmha_cutlassF", math=None, value=0.17),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"fmha_cutlassB", math=None, value=0.126),
+    PeakShare(kind=Kind.CONVOLUTION, pattern="", math=None, value=0.5),
+)
+OTHER_PEAK_SHARE = 0.5
+"""Plain arithmetic (two thirds of the instructions of such kernels are loads, stores and addresses)."""
+
+
+def peak_share(kernel: Kernel) -> float:
+    """Share of the peak of its math unit that a large kernel of this kind reaches."""
+    for row in PEAK_SHARES:
+        if row.kind is kernel.kind and row.math in (None, kernel.math) and re.search(row.pattern, kernel.name):
+            return row.value
+    return OTHER_PEAK_SHARE
+
+
+START_US = 0.6
+"""From the start of a kernel to its first block's work, and from its last block's end to its own: a one-element add
+took 1.0 µs, of which its one block has the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockLife:
+    """How long a block lives when the memory has time for it: `first_us`, and `byte_us` for each byte a thread moves.
+
+    `first_us` holds the dependent trips that every block of such a kernel makes (load, reduce across the block, store);
+    `byte_us` is a trip to global memory over the bytes a thread has under way: 0.02 is 0.55 µs for 28 bytes.
+    """
+
+    pattern: str
+    first_us: float
+    byte_us: float
+
+
+BLOCK_LIVES: tuple[BlockLife, ...] = (
+    BlockLife(pattern=r"^vectorized_elementwise_kernel", first_us=0.3, byte_us=0.01),
+    BlockLife(pattern=r"^unrolled_elementwise_kernel", first_us=1.3, byte_us=0.005),
+    BlockLife(pattern=r"^multi_tensor_apply_kernel", first_us=1.0, byte_us=0.02),
+    BlockLife(pattern=r"^reduce_kernel", first_us=2.0, byte_us=0.02),
+    BlockLife(pattern=r"^cunn_SoftMaxBackwardSmem", first_us=5.0, byte_us=0.02),
+    BlockLife(pattern=r"^cunn_SoftMaxForwardReg", first_us=2.5, byte_us=0.02),
+    BlockLife(pattern=r"^cunn_SoftMax", first_us=5.0, byte_us=0.03),
+    BlockLife(pattern=r"^softmax_warp_forward", first_us=0.8, byte_us=0.04),
+    BlockLife(pattern=r"^softmax_warp_backward", first_us=0.5, byte_us=0.02),
+    BlockLife(pattern=r"^vectorized_layer_norm_kernel", first_us=2.0, byte_us=0.03),
+    BlockLife(pattern=r"^layer_norm_grad_input_kernel_vectorized", first_us=1.6, byte_us=0.02),
+    BlockLife(pattern=r"^layer_norm_grad_input_kernel", first_us=4.0, byte_us=0.02),
+    BlockLife(pattern=r"^GammaBetaBackward", first_us=0.5, byte_us=0.02),
+    BlockLife(pattern=r"^RowwiseMoments", first_us=4.0, byte_us=0.12),
+    BlockLife(pattern=r"^LayerNormForward", first_us=2.5, byte_us=0.02),
+    BlockLife(pattern=r"^batch_norm_collect", first_us=2.0, byte_us=0.12),
+    BlockLife(pattern=r"^compute_grad_weight", first_us=1.0, byte_us=0.12),
+    BlockLife(pattern=r"^sum_and_scatter", first_us=1.6, byte_us=0.005),
+    BlockLife(pattern=r"^vectorized_gather_kernel", first_us=2.5, byte_us=0.005),
+    BlockLife(pattern=r"^(index_elementwise|_scatter_gather)", first_us=4.0, byte_us=0.03),
+    BlockLife(pattern=r"^embedding_backward_feature", first_us=0.3, byte_us=0.12),
+    BlockLife(pattern=r"^distribution_elementwise", first_us=1.0, byte_us=0.06),
+    BlockLife(pattern=r"^fused_dropout", first_us=0.8, byte_us=0.04),
+    BlockLife(pattern=r"^CatArrayBatchedCopy(_|<|$)", first_us=0.8, byte_us=0.01),
+    BlockLife(pattern=r"^tensor_kernel_scan_innermost", first_us=1.3, byte_us=0.08),
+    BlockLife(pattern=r"(bitonic|sbtopk|mbtopk::gather)", first_us=4.0, byte_us=0.02),
+    BlockLife(pattern="", first_us=0.8, byte_us=0.02),
+)
+"""Fitted to the golden calls: for each row, the two figures with the least error of log(predicted / measured)."""
+
+
+def block_life(kernel: Kernel) -> BlockLife:
+    """The row that holds for a kernel."""
+    return next(row for row in BLOCK_LIVES if re.search(row.pattern, kernel.name))
+
+
+REDUCE_TAIL_US = 1.5
+REDUCE_ROUND_US = 0.3
+"""`reduce_kernel` over several blocks an output: the last block adds the others' partial sums, one trip to L2 a round
+(fitted to the sums over 16 to 1024 blocks)."""
+
+GAP_US = 1.3
+"""From the end of one kernel to the start of the next with the queue full (median of 808 launches of a GPT-2 step:
+1.2 between kernels, 1.6 beside a memset). A sheet's own `launch_gap_us` comes first."""
+
+HOST_OP_US = 7.0
+"""CPU time of an eager Op that launches, in Python, ATen and the driver."""
+HOST_VIEW_US = 2.0
+"""CPU time of an Op that launches nothing."""
+
+
+def _first(rows: tuple[Row, ...], name: str) -> float | None:
+    return next((row.value for row in rows if re.search(row.pattern, name)), None)

@@ -1,0 +1,75 @@
+"""When each launch starts: the CPU issues Ops one after another, the GPU runs kernels in order on one stream."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from undertorch.records import Bound, Gpu, Idle, IdleCause, Launch, Op
+from undertorch.steps.predict import shares
+
+LAUNCH_LATENCY_US = 3.0
+"""From the launch call to the kernel's start on an idle GPU: 3 to 5 µs on today's drivers; the lower end, since the
+call's own time is in the Op's."""
+
+SYNCHRONIZING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"})
+"""Ops after which the CPU waits for everything before them: their result is needed on the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costed:
+    """An Op with the kernels it launches and their predicted times and occupancies."""
+
+    op: Op
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """A step laid out in time."""
+
+    launches: tuple[Launch, ...]
+    idle: tuple[Idle, ...]
+    step_us: float
+
+
+def lay_out(costed: Iterable[Costed], gpu: Gpu) -> Timeline:
+    """Places the launches as in the steady state of a loop: the step is laid out twice, and the second is reported.
+
+    Its wall time is from the end of the first's last kernel to the end of its own.
+    """
+    items = tuple(costed)
+    first = _once(items, gpu, host_us=0.0, free_us=0.0)
+    begin = first.free_us
+    second = _once(items, gpu, host_us=first.host_us, free_us=first.free_us)
+    return Timeline(
+        launches=tuple(replace(launch, start_us=launch.start_us - begin) for launch in second.launches),
+        idle=tuple(replace(idle, start_us=idle.start_us - begin) for idle in second.idle),
+        step_us=second.free_us - begin if second.launches else second.host_us - first.host_us,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    launches: tuple[Launch, ...]
+    idle: tuple[Idle, ...]
+    host_us: float
+    free_us: float
+
+
+def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -> _Pass:
+    launches: list[Launch] = []
+    idle: list[Idle] = []
+    gap = gpu.launch_gap_us or shares.GAP_US
+    for item in items:
+        host_us += shares.HOST_OP_US if item.launches else shares.HOST_VIEW_US
+        for launch in item.launches:
+            queued, arrived = free_us + gap, host_us + LAUNCH_LATENCY_US
+            start = max(queued, arrived)
+            cause = IdleCause.LAUNCH if arrived > queued else IdleCause.GAP
+            bound = Bound.LAUNCH if arrived - queued > launch.time_us else launch.bound
+            if start > free_us:
+                idle.append(Idle(start_us=free_us, time_us=start - free_us, cause=cause, where=item.op.where))
+            launches.append(replace(launch, start_us=start, bound=bound))
+            free_us = start + launch.time_us
+        if item.op.name in SYNCHRONIZING:
+            host_us = max(host_us, free_us)
+    return _Pass(launches=tuple(launches), idle=tuple(idle), host_us=host_us, free_us=free_us)

@@ -1,0 +1,125 @@
+"""The time of one Kernel on a GPU that is not there: the largest of three terms, after the start of the kernel.
+
+- memory: bytes over the bandwidth that copies reach;
+- compute: FLOPs over the share of the peak that such kernels reach, or instructions over issue slots;
+- latency: the waves of resident blocks, each as long as one block lives: its dependent trips to memory cannot be
+  hidden where too few blocks, or too short ones, are there to hide them.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from undertorch.records import Bound, Gpu, Kernel, Kind
+from undertorch.steps.predict import shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The terms in microseconds, and what they come to."""
+
+    memory_us: float
+    compute_us: float
+    latency_us: float
+    time_us: float
+    """The start of the kernel, the largest term, and what comes after the last block."""
+    bound: Bound
+
+
+def timing(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> Timing:
+    """Predicts one launch. `blocks_per_sm` is what occupancy allows, None where that is unknown."""
+    if kernel.kind in (Kind.MEMCPY, Kind.MEMSET):
+        return _copy_engine(kernel, gpu)
+    memory = _memory_us(kernel, gpu)
+    compute = max(_flops_us(kernel, gpu), _issue_us(kernel, gpu))
+    latency = _latency_us(kernel, gpu, blocks_per_sm)
+    largest = max(memory, compute, latency)
+    if largest <= shares.START_US or largest == latency:
+        bound = Bound.LATENCY
+    else:
+        bound = Bound.COMPUTE if compute >= memory else Bound.MEMORY
+    return Timing(
+        memory_us=memory,
+        compute_us=compute,
+        latency_us=latency,
+        time_us=shares.START_US + largest + _tail_us(kernel),
+        bound=bound,
+    )
+
+
+def bandwidth(gpu: Gpu) -> float:
+    """Bytes a second that a large copy reaches: as measured on this GPU, otherwise the H200's share of the spec."""
+    return gpu.achieved_bandwidth or gpu.memory_bandwidth * shares.BANDWIDTH
+
+
+def _memory_us(kernel: Kernel, gpu: Gpu) -> float:
+    return _moved(kernel) / bandwidth(gpu) * 1e6
+
+
+def _flops_us(kernel: Kernel, gpu: Gpu) -> float:
+    """0 where the sheet has no peak for the unit: then memory and latency decide."""
+    peak = None if kernel.math is None else gpu.peaks.get(kernel.math)
+    if not kernel.flops or peak is None:
+        return 0.0
+    return kernel.flops / (peak * shares.peak_share(kernel) * _filled(kernel, gpu)) * 1e6
+
+
+def _filled(kernel: Kernel, gpu: Gpu) -> float:
+    """Share of the SMs that a tiled kernel keeps busy over its waves, one block an SM (tiles fill shared memory)."""
+    if kernel.blocks is None or kernel.kind not in (Kind.MATMUL, Kind.ATTENTION):
+        return 1.0
+    waves = ceil(kernel.blocks / gpu.sms)
+    return min(1.0, kernel.blocks / (waves * gpu.sms))
+
+
+def _issue_us(kernel: Kernel, gpu: Gpu) -> float:
+    instructions = shares.instructions_per_thread(kernel)
+    if instructions is None or kernel.blocks is None or kernel.threads is None:
+        return 0.0
+    slots = gpu.sms * shares.ISSUE_SLOTS * gpu.warp_size * gpu.boost_clock_mhz
+    return kernel.blocks * kernel.threads * instructions / slots
+
+
+def _latency_us(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> float:
+    """Waves of resident blocks, each as long as a block lives when the memory keeps up with it."""
+    if not kernel.blocks or not kernel.threads:
+        return 0.0
+    resident = gpu.sms * (blocks_per_sm or max(1, gpu.max_threads_per_sm // kernel.threads))
+    life = shares.block_life(kernel)
+    bytes_a_thread = _moved(kernel) / (kernel.blocks * kernel.threads)
+    return max(1.0, kernel.blocks / resident) * (life.first_us + life.byte_us * bytes_a_thread)
+
+
+def _tail_us(kernel: Kernel) -> float:
+    """Of a reduction over several blocks an output (grid.y of them): the last block adds up what the others left.
+
+    The block's threads share the partial sums where the block lies along the reduction (one row of threads), only its
+    rows do otherwise (Reduce.cuh, global_reduce).
+    """
+    if (
+        not kernel.name.startswith("reduce_kernel")
+        or kernel.grid is None
+        or kernel.block is None
+        or kernel.grid[1] == 1
+    ):
+        return 0.0
+    sharing = kernel.block[1] if kernel.block[1] > 1 else kernel.block[0]
+    return shares.REDUCE_TAIL_US + shares.REDUCE_ROUND_US * kernel.grid[1] / sharing
+
+
+def _moved(kernel: Kernel) -> int:
+    return kernel.traffic_bytes or kernel.min_bytes or 0
+
+
+def _copy_engine(kernel: Kernel, gpu: Gpu) -> Timing:
+    """Memsets and copies on the device run at memory speed; copies to and from the host at PCIe's, each byte once."""
+    across = kernel.kind is Kind.MEMCPY and "DtoD" not in kernel.name
+    rate = (gpu.pcie_bandwidth if across else None) or bandwidth(gpu)
+    moved = (kernel.min_bytes_written or 0) if across else (kernel.min_bytes or 0)
+    memory = moved / rate * 1e6
+    return Timing(
+        memory_us=memory,
+        compute_us=0.0,
+        latency_us=0.0,
+        time_us=shares.START_US + memory,
+        bound=Bound.MEMORY if memory > shares.START_US else Bound.LATENCY,
+    )

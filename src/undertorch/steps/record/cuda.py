@@ -1,0 +1,277 @@
+"""What `torch.cuda` and its neighbours answer: the GPU that was named, present, idle and obedient."""
+
+import contextlib
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from undertorch.records import Gpu
+from undertorch.steps.record.notes import Notes
+from undertorch.steps.record.patching import put
+from undertorch.steps.record.storages import Storages
+
+CUDA_VERSION = "13.0"
+"""What torch's default wheels are built for; a CPU build answers this."""
+CUDNN_VERSION = 91501
+"""As guard.cpp answers to torch itself."""
+CONTEXT_BYTES = 512 << 20
+"""What mem_get_info leaves out for the driver's context; about that much on an H200 with CUDA 13."""
+
+
+class Device(contextlib.AbstractContextManager[None]):
+    """`torch.cuda.device` and `torch.cuda.device_of`: there is one device, and it is current."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = 0
+        self.prev_idx = 0
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class Event:
+    """`torch.cuda.Event`: recorded at once, since nothing runs."""
+
+    def __init__(self, notes: Notes | None = None, *settings: Any, **named: Any) -> None:
+        self._notes = notes
+        self.cuda_event = 0
+        self.device = torch.device("cuda", 0)
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing to wait for."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing to wait for."""
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def query(self) -> bool:
+        """Done."""
+        return True
+
+    def elapsed_time(self, end: Any) -> float:
+        """Milliseconds between two events: 1.0, since no time is known while the script runs."""
+        if self._notes is not None:
+            self._notes.note("asked for the time between two CUDA events; no GPU runs, and 1.0 ms was answered.")
+        return 1.0
+
+
+class Stream:
+    """`torch.cuda.Stream`: a name for an order in which nothing runs. Ops are recorded in the order they are called."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **named: Any) -> None:
+        self.device = torch.device("cuda", 0)
+        self.device_index = 0
+        self.device_type = 1
+        self.cuda_stream = 0
+        self.stream_id = 0
+        self.priority = priority
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing to wait for."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing to wait for."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event that is done."""
+        return event or Event()
+
+    def query(self) -> bool:
+        """Done."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+def answers(gpu: Gpu, storages: Storages, notes: Notes) -> dict[str, Any]:
+    """The functions of `torch.cuda` that ask a device, by name, and what they answer for a GPU."""
+    stream = Stream()
+    return {
+        **_device(gpu),
+        **_random(),
+        **_memory(gpu, storages),
+        "Stream": Stream,
+        "Event": type("Event", (Event,), {"__init__": lambda self, *settings, **named: Event.__init__(self, notes)}),
+        "current_stream": lambda device=None: stream,
+        "default_stream": lambda device=None: stream,
+        "set_stream": lambda stream: None,
+        "stream": lambda stream: contextlib.nullcontext(),
+        "StreamContext": lambda stream: contextlib.nullcontext(),
+        "synchronize": lambda device=None: None,
+        "is_current_stream_capturing": lambda: False,
+        "ipc_collect": lambda: None,
+        "_sleep": lambda cycles: None,
+    }
+
+
+def install(gpu: Gpu, storages: Storages, notes: Notes) -> None:
+    """Puts the answers in the place of torch's own functions, wherever torch keeps them."""
+    homes = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs)
+    for name, answer in answers(gpu, storages, notes).items():
+        for home in homes:
+            if home is torch.cuda or hasattr(home, name):
+                put(home, name, answer)
+    for name, answer in _memory(gpu, storages).items():
+        if hasattr(torch.accelerator, name):
+            put(torch.accelerator, name, answer)
+    put(torch.accelerator, "synchronize", lambda device=None: None)
+    put(torch.cuda.nvtx, "_nvtx", _Nvtx())
+    put(torch.backends.cudnn, "version", lambda: CUDNN_VERSION)
+    put(torch.backends.cudnn, "is_available", lambda: True)
+    # Asked before the weights of recurrent layers are laid into one buffer, which changes no op of a step.
+    put(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
+    put(torch.backends.cuda, "is_built", lambda: True)
+    if torch.version.cuda is None:
+        put(torch.version, "cuda", CUDA_VERSION)
+
+
+def _device(gpu: Gpu) -> dict[str, Any]:
+    capability = gpu.compute_capability or (9, 0)
+    properties = _properties(gpu, capability)
+    return {
+        "_lazy_init": lambda: None,
+        "init": lambda: None,
+        "is_initialized": lambda: True,
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda device: None,
+        "device": Device,
+        "device_of": Device,
+        "get_device_name": lambda device=None: gpu.full_name,
+        "get_device_capability": lambda device=None: capability,
+        "get_device_properties": lambda device=None: properties,
+        "can_device_access_peer": lambda device, peer: False,
+        # bfloat16 arithmetic came with compute capability 8.0; before it torch emulates it and answers True all the
+        # same.
+        "is_bf16_supported": lambda including_emulation=True: including_emulation or capability >= (8, 0),
+        "is_tf32_supported": lambda: capability >= (8, 0),
+        "get_arch_list": lambda: [f"sm_{capability[0]}{capability[1]}"],
+        "get_gencode_flags": lambda: "",
+        "utilization": lambda device=None: 0,
+        "memory_usage": lambda device=None: 0,
+    }
+
+
+def _properties(gpu: Gpu, capability: tuple[int, int]) -> SimpleNamespace:
+    """The fields of cudaDeviceProp that torch shows."""
+    return SimpleNamespace(
+        name=gpu.full_name,
+        major=capability[0],
+        minor=capability[1],
+        total_memory=gpu.memory_bytes,
+        multi_processor_count=gpu.sms,
+        warp_size=gpu.warp_size,
+        max_threads_per_multi_processor=gpu.max_threads_per_sm,
+        max_threads_per_block=gpu.max_threads_per_block,
+        regs_per_multiprocessor=gpu.registers_per_sm,
+        shared_memory_per_block=gpu.shared_per_block,
+        shared_memory_per_block_optin=gpu.shared_per_block_optin,
+        shared_memory_per_multiprocessor=gpu.shared_per_sm,
+        L2_cache_size=gpu.l2_bytes,
+        clock_rate=int(gpu.boost_clock_mhz * 1000),
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        gcnArchName=gpu.architecture,
+        uuid="00000000-0000-0000-0000-000000000000",
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+    )
+
+
+def _random() -> dict[str, Any]:
+    generator = torch.Generator("cuda")
+    return {
+        "default_generators": (generator,),
+        "manual_seed": lambda seed: generator.manual_seed(int(seed)),
+        "manual_seed_all": lambda seed: generator.manual_seed(int(seed)),
+        "seed": lambda: None,
+        "seed_all": lambda: None,
+        "initial_seed": generator.initial_seed,
+        # 16 bytes: the seed and the offset of CUDA's Philox generator.
+        "get_rng_state": lambda device="cuda": torch.zeros(16, dtype=torch.uint8),
+        "get_rng_state_all": lambda: [torch.zeros(16, dtype=torch.uint8)],
+        "set_rng_state": lambda state, device="cuda": None,
+        "set_rng_state_all": lambda states: None,
+    }
+
+
+def _memory(gpu: Gpu, storages: Storages) -> dict[str, Any]:
+    """What the caching allocator would say of the storages that are alive; reserved stands for allocated."""
+
+    def allocated(device: Any = None) -> int:
+        return storages.live_bytes
+
+    def most(device: Any = None) -> int:
+        return storages.most_bytes
+
+    def forget(device: Any = None) -> None:
+        storages.forget_most()
+
+    def stats(device: Any = None) -> OrderedDict[str, Any]:
+        figures = OrderedDict[str, Any]()
+        for kind in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
+            figures[f"{kind}.all.current"] = storages.live_bytes
+            figures[f"{kind}.all.peak"] = storages.most_bytes
+        figures.update(dict.fromkeys(("num_alloc_retries", "num_ooms"), 0))
+        return figures
+
+    def info(device: Any = None) -> tuple[int, int]:
+        return max(gpu.memory_bytes - CONTEXT_BYTES - storages.live_bytes, 0), gpu.memory_bytes
+
+    return {
+        "memory_allocated": allocated,
+        "memory_reserved": allocated,
+        "memory_cached": allocated,
+        "max_memory_allocated": most,
+        "max_memory_reserved": most,
+        "max_memory_cached": most,
+        "reset_peak_memory_stats": forget,
+        "reset_max_memory_allocated": forget,
+        "reset_max_memory_cached": forget,
+        "reset_accumulated_memory_stats": lambda device=None: None,
+        "memory_stats": stats,
+        "memory_summary": lambda device=None, abbreviated=False: (
+            f"{storages.live_bytes} bytes alive, {storages.most_bytes} at most"
+        ),
+        "memory_snapshot": lambda *settings, **named: [],
+        "mem_get_info": info,
+        "get_memory_info": info,
+        "device_memory_used": allocated,
+        "empty_cache": lambda: None,
+        "set_per_process_memory_fraction": lambda fraction, device=None: None,
+        "get_per_process_memory_fraction": lambda device=None: 1.0,
+        "_record_memory_history": lambda *settings, **named: None,
+        "_dump_snapshot": lambda *settings, **named: None,
+    }
+
+
+class _Nvtx:
+    """The NVTX calls that torch.cuda.nvtx makes; nobody listens to their ranges."""
+
+    def rangePushA(self, message: str) -> int:
+        return 0
+
+    def rangePop(self) -> int:
+        return 0
+
+    def rangeStartA(self, message: str) -> int:
+        return 0
+
+    def rangeEnd(self, number: int) -> None:
+        return None
+
+    def markA(self, message: str) -> None:
+        return None

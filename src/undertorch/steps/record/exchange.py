@@ -1,0 +1,40 @@
+"""What the parent process and the process that runs the script tell each other, through two files in a temporary
+folder.
+"""
+
+from dataclasses import dataclass
+
+from undertorch.records import Gpu, Recording
+from undertorch.steps.record.assume import Assumed
+
+INTERNAL = 70
+"""Exit status of a child that failed by itself, not by the script (EX_SOFTWARE of sysexits.h)."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells count it: 128 and the signal's number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be recorded."""
+
+    script: str
+    """As the user named it."""
+    arguments: tuple[str, ...]
+    gpu: Gpu
+    step: int
+    """Counted from 1."""
+    assumed: tuple[Assumed, ...]
+    """The user's own answers."""
+    guard: str
+    """Path of the compiled guard."""
+    outcome: str
+    """Where the child writes its Outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it: a recording, or the name of an error's class (of errors.py) and its sentence."""
+
+    recording: Recording | None = None
+    error: str | None = None
+    message: str | None = None

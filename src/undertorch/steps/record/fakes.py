@@ -1,0 +1,80 @@
+"""Which tensors are fake, and how a fake one behaves in a script's hands.
+
+What lives on the GPU is fake: it has a shape, strides, a dtype and a device, no memory and no values. So are
+parameters, wherever they live (an 8-billion-parameter model made on the CPU must not take 32 GB), and large tensors
+that a script makes out of nothing (`torch.randn`, `torch.empty`). Every other tensor in host memory is a real one with
+real values: what a script reads, tokenizes, shuffles and indexes on its way to the GPU works as it always does. A fake
+tensor copied to the host stays fake.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from undertorch.steps.record.patching import put
+from undertorch.steps.record.schemas import makes_a_tensor
+
+LARGE_FLOATS = 1 << 20
+"""Bytes from which floating-point tensors made out of nothing are fake: such values decide nothing in a script."""
+LARGE_INTEGERS = 1 << 26
+"""Bytes from which integers and booleans made out of nothing are fake. They get more: they are indices and tokens."""
+
+
+class DeviceFreeMode(FakeTensorMode):
+    """torch's fake tensor mode, told that there is no device, whatever `torch.cuda.is_available()` answers."""
+
+    @property
+    def avoid_device_init(self) -> bool:
+        """There is no device to make constants on."""
+        return True
+
+
+class Fakes:
+    """Makes tensors fake, and runs ops on them."""
+
+    def __init__(self) -> None:
+        # torch.tensor(…, device="cuda") has to make its tensor on the CPU and move it: there is no CUDA to make it on.
+        torch._C._set_only_lift_cpu_tensors(True)
+        # Before a fake tensor is made on a device, torch would make a real one there.
+        put(fake_tensor, "init_gpu_context", lambda device: None)
+        self.mode = DeviceFreeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+
+    def wanted(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        values: Sequence[Any],
+        named: Mapping[str, Any],
+        tensors: Sequence[torch.Tensor],
+    ) -> bool:
+        """Whether an op is to run on fake tensors: it works on some, makes one on the GPU, or makes a large one."""
+        if any(isinstance(tensor, FakeTensor) for tensor in tensors):
+            return True
+        device = named.get("device")
+        if device is not None and torch.device(device).type != "cpu":
+            return torch.device(device).type == "cuda"
+        return not tensors and makes_a_tensor(func) and is_large(self.run(func, types, values, named))
+
+    def run(
+        self, func: torch._ops.OpOverload, types: Sequence[type], values: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """What an op returns by torch's own rules for shapes, strides and dtypes. Real arguments count as fake."""
+        return self.mode.dispatch(func, types, values, named)
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """A new fake tensor."""
+        with self.mode:
+            return torch.empty(tuple(shape), dtype=dtype, device=device)
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A fake of a real tensor, on the same device."""
+        return self.mode.from_tensor(tensor)
+
+
+def is_large(tensor: torch.Tensor) -> bool:
+    """Whether a tensor made out of nothing is fake for its size."""
+    bound = LARGE_FLOATS if tensor.is_floating_point() or tensor.is_complex() else LARGE_INTEGERS
+    return tensor.numel() * tensor.element_size() >= bound

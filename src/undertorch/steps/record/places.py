@@ -1,0 +1,93 @@
+"""From a Python frame to the user's line, and to what torch is doing for it.
+
+The frames of torch, of undertorch and of the standard library are not the user's; those of other packages are: a line
+in a model library is a line somebody wrote above torch.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+from undertorch.records import Where
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an Op was called."""
+
+    where: Where | None
+    """The innermost of the user's frames."""
+    chain: tuple[Where, ...]
+    """The user's frames above it, innermost first."""
+    doing: frozenset[str]
+    """Marks of torch's own functions that are running (see `Places`)."""
+
+
+NOWHERE = Place(where=None, chain=(), doing=frozenset())
+
+
+class Places:
+    """Looks frames up. `mark` says what running a function of torch means, None for most."""
+
+    def __init__(self, inside: Iterable[Path], mark: Callable[[CodeType], str | None], start: Path) -> None:
+        """`inside`: folders whose frames are not the user's. `start`: files below it are named relative to it."""
+        self._inside = tuple(f"{folder}/" for folder in inside)
+        self._stdlib = f"{Path(os.__file__).parent}/"
+        self._mark = mark
+        self._marks: dict[CodeType, str | None] = {}
+        self._start = str(start)
+        self._users: dict[CodeType, str | None] = {}
+        self._wheres: dict[tuple[CodeType, int], Where] = {}
+        self._files: dict[str, str] = {}
+
+    def look(self, frame: FrameType | None) -> Place:
+        """The place that a frame, or the nearest of the user's above it, stands for."""
+        wheres: list[Where] = []
+        doing: set[str] = set()
+        while frame is not None:
+            code = frame.f_code
+            name = self._users[code] if code in self._users else self._classify(code)
+            if name is not None:
+                wheres.append(self._where(code, frame.f_lineno, name))
+            elif (mark := self._marks[code]) is not None:
+                doing.add(mark)
+            frame = frame.f_back
+        if not wheres:
+            return Place(where=None, chain=(), doing=frozenset(doing))
+        return Place(where=wheres[0], chain=tuple(wheres[1:]), doing=frozenset(doing))
+
+    def name(self, filename: str) -> str | None:
+        """What a file is called in a recording; None where its frames are not the user's."""
+        if filename.startswith("<"):
+            return None  # made by exec or by the interpreter: there is no line to show
+        path = os.path.abspath(os.path.join(self._start, filename))  # noqa: PTH100, PTH118 - links stay as they are
+        if path.startswith(self._inside) or (path.startswith(self._stdlib) and not _third_party(path)):
+            return None
+        name = os.path.relpath(path, self._start) if path.startswith(f"{self._start}/") else path
+        self._files[name] = path
+        return name
+
+    def source(self, name: str) -> str | None:
+        """The text of a file by that name; None where it cannot be read."""
+        path = Path(self._files[name])
+        return path.read_text(errors="replace") if path.is_file() else None
+
+    def _where(self, code: CodeType, line: int, name: str) -> Where:
+        key = (code, line)
+        if key not in self._wheres:
+            self._wheres[key] = Where(file=name, line=line, function=code.co_name)
+        return self._wheres[key]
+
+    def _classify(self, code: CodeType) -> str | None:
+        """The name of a user's file; None where the code is not the user's."""
+        name = self.name(code.co_filename)
+        self._users[code] = name
+        self._marks[code] = self._mark(code)
+        return name
+
+
+def _third_party(path: str) -> bool:
+    """Outside a virtual environment installed packages lie below the standard library."""
+    return "/site-packages/" in path or "/dist-packages/" in path

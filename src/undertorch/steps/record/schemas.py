@@ -1,0 +1,21 @@
+"""What an op's schema tells about its arguments."""
+
+from functools import cache
+
+import torch
+
+
+@cache
+def written(func: torch._ops.OpOverload) -> tuple[int, ...]:
+    """Positions of the arguments that an op writes into."""
+    return tuple(
+        index
+        for index, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+@cache
+def makes_a_tensor(func: torch._ops.OpOverload) -> bool:
+    """Whether an op has a device to make its result on."""
+    return any(argument.name == "device" for argument in func._schema.arguments)

@@ -1,0 +1,85 @@
+"""Records a script's step in a process of its own, which ends with it. This process never imports torch."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from undertorch.records import Gpu, Recording
+from undertorch.steps.record import errors
+from undertorch.steps.record.assume import assumed
+from undertorch.steps.record.exchange import INTERNAL, INTERRUPTED, Outcome, Request
+from undertorch.steps.record.guard import build_guard
+
+
+def record(
+    script: Path,
+    arguments: Sequence[str],
+    gpu: Gpu,
+    step: int = 2,
+    assume: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Recording:
+    """Runs a script in a fresh process on fake CUDA tensors and answers the Ops of its training step number `step`,
+    counted from 1.
+
+    The script sees the GPU that is named, its own arguments, folder and `__main__`; what it prints goes to standard
+    error. The process ends as soon as the step is complete. `assume` gives values that the script asks of a tensor, by
+    `LINE` (of the script) or `FILE:LINE`: `true`, `false` or a number. `progress` is told each stage.
+
+    Raises RecordError (errors.py), whose message is one sentence, and RuntimeError where undertorch itself failed. A
+    KeyboardInterrupt ends the script's process too.
+    """
+    if not script.is_file():
+        raise errors.MissingScript(f"{script}: there is no such file; name the training script to run.")
+    if step < 1:
+        raise errors.RecordError(f"Steps are counted from 1, so there is no step {step}.")
+    answers = assumed(assume or {})
+    guard = build_guard(progress)
+    if progress:
+        progress(f"running {script.name} on fake tensors up to step {step}")
+    with tempfile.TemporaryDirectory(prefix="undertorch-") as folder:
+        request = Request(
+            script=str(script),
+            arguments=tuple(arguments),
+            gpu=gpu,
+            step=step,
+            assumed=answers,
+            guard=str(guard),
+            outcome=str(Path(folder) / "outcome"),
+        )
+        status = _run(request, Path(folder) / "request")
+        return _result(request, status)
+
+
+def _run(request: Request, path: Path) -> int:
+    """Runs the child; answers its exit status, negative for the signal that killed it."""
+    path.write_bytes(msgspec.json.encode(request))
+    # -P: the folder that the user stands in is no place to import from; the script's own folder is, and the child puts
+    # it there.
+    command = [sys.executable, "-P", "-m", "undertorch.steps.record.child", str(path)]
+    child = subprocess.Popen(command, stdout=2)
+    try:
+        return child.wait()
+    finally:
+        if child.poll() is None:  # interrupted
+            child.kill()
+            child.wait()
+
+
+def _result(request: Request, status: int) -> Recording:
+    written = Path(request.outcome)
+    if status == INTERRUPTED:
+        raise KeyboardInterrupt
+    if status == INTERNAL:
+        raise RuntimeError(f"undertorch itself failed while it recorded {request.script}; its traceback is above.")
+    if not written.exists():
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise errors.ScriptFailed(f"{request.script} {how} before step {request.step} was recorded.")
+    outcome = msgspec.msgpack.decode(written.read_bytes(), type=Outcome)
+    if outcome.recording is None:
+        raise getattr(errors, outcome.error or "RecordError")(outcome.message)
+    return outcome.recording

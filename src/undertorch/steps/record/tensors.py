@@ -1,0 +1,130 @@
+"""How fake tensors behave where torch's own would touch memory: as parameters, moved, turned into lists, arrays or
+text.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from undertorch.steps.record.fakes import Fakes
+from undertorch.steps.record.patching import put
+from undertorch.steps.record.places import Places
+from undertorch.steps.record.values import Values
+
+LARGEST_ARRAY = 1 << 26
+"""Bytes from which an array of made-up values is a read-only view of a single one."""
+
+
+def install(fakes: Fakes, values: Values, places: Places) -> None:
+    """Parameters become fake, and fake tensors answer what real ones do."""
+    put(nn.Parameter, "__new__", _parameter(fakes, nn.Parameter.__new__))
+    put(nn.Module, "_apply", _apply)
+    put(FakeTensor, "data", property(_get_data, _set_data))
+    put(FakeTensor, "__repr__", _text)
+    put(FakeTensor, "__format__", _format)
+    put(FakeTensor, "data_ptr", _address)
+    for home in (torch.Tensor, FakeTensor):
+        put(home, "record_stream", lambda tensor, stream: None)
+    for name in ("pin_memory", "share_memory_"):
+        put(FakeTensor, name, lambda tensor, *settings, **named: tensor)
+    _turn_into_values(values, places)
+
+
+def _turn_into_values(values: Values, places: Places) -> None:
+    def number(tensor: torch.Tensor, how: str) -> Any:
+        return values.each(tensor, places.look(sys._getframe(1)).where, how)
+
+    def listed(tensor: torch.Tensor) -> Any:
+        return tensor.item() if tensor.dim() == 0 else _nested(tensor.shape, number(tensor, "tolist()"))
+
+    def array(tensor: torch.Tensor, *, force: bool = False) -> Any:
+        if tensor.device.type != "cpu" and not force:
+            raise TypeError(
+                f"can't convert {tensor.device} device type tensor to numpy. "
+                "Use Tensor.cpu() to copy the tensor to host memory first."
+            )  # torch's own words, here and below
+        if tensor.requires_grad and not force:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        one = torch.full((), number(tensor, "numpy()"), dtype=tensor.dtype)
+        spread = one.expand(tensor.shape)
+        large = tensor.numel() * tensor.element_size() >= LARGEST_ARRAY
+        return torch.Tensor.numpy(spread if large else spread.clone())
+
+    def array_of(tensor: torch.Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = array(tensor)
+        return found if dtype is None else found.astype(dtype)
+
+    put(FakeTensor, "tolist", listed)
+    put(FakeTensor, "numpy", array)
+    put(FakeTensor, "__array__", array_of)
+
+
+def _nested(shape: Sequence[int], value: Any) -> Any:
+    return [_nested(shape[1:], value) for _ in range(shape[0])] if shape else value
+
+
+def _parameter(fakes: Fakes, make: Any) -> Any:
+    """`nn.Parameter(data)`: over a fake of the data."""
+
+    def made(cls: type, data: torch.Tensor | None = None, requires_grad: bool = True) -> Any:
+        real = data is not None and not isinstance(data, FakeTensor) and data.device.type == "cpu"
+        return make(cls, fakes.of(data.detach()) if real and data is not None else data, requires_grad)
+
+    return staticmethod(made)
+
+
+def _get_data(tensor: torch.Tensor) -> Any:
+    return DATA.__get__(tensor)
+
+
+def _set_data(tensor: Any, data: Any) -> None:
+    """torch moves a tensor to another device in place so; a fake one keeps its device in Python besides."""
+    DATA.__set__(tensor, data)
+    tensor.fake_device = data.device
+
+
+DATA: Any = torch.Tensor.data
+
+
+def _apply(module: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+    """`Module.to`, `.cuda()`, `.half()` and the like: every parameter keeps its identity, as torch does it for real
+    tensors.
+
+    torch itself would swap fake tensors, which fails for those that somebody holds a weak reference to.
+    """
+    if recurse:
+        for child in module.children():
+            _apply_to_child(child, fn)
+    for parameter in module._parameters.values():
+        if parameter is None:
+            continue
+        with torch.no_grad():
+            parameter.data = fn(parameter.data)
+            if parameter.grad is not None:
+                parameter.grad.data = fn(parameter.grad.data)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = fn(buffer)
+    return module
+
+
+def _apply_to_child(child: Any, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    child._apply(fn)  # a class may have its own
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Different for what lies apart, the same for what is shared: what scripts compare addresses for."""
+    return int(tensor.untyped_storage()._cdata + tensor.storage_offset() * tensor.element_size())
+
+
+def _text(tensor: torch.Tensor) -> str:
+    """What `print` shows: everything but the values, which do not exist."""
+    return f"tensor(..., device='{tensor.device}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+
+
+def _format(tensor: torch.Tensor, spec: str) -> str:
+    return format(tensor.item(), spec) if tensor.dim() == 0 and spec else _text(tensor)

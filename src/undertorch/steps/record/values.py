@@ -1,0 +1,108 @@
+"""Values that a script asks of a fake tensor: what is answered, so that it goes on, and that it was answered.
+
+No values are computed. One rule answers every question alike: each element of a fake tensor is taken to be 1, unless
+something better is known of it (facts.py: it was filled with a number, or compared with one). So a loss is 1.0,
+`loss.item() < best` and `loss < best` agree, nothing is NaN, and no division by a count fails. Where a shape hangs on
+values (`nonzero`, a boolean index), every element is taken to be meant, or the share that even choices among several
+would give (a mixture of experts).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from undertorch.records import Where
+from undertorch.steps.record.calls import Answer, Call
+from undertorch.steps.record.facts import Fact, Facts, Number
+from undertorch.steps.record.notes import Notes
+
+UNCOMPUTED = "without a GPU no values are computed"
+
+
+class Values:
+    """Answers what is asked of fake tensors, and notes each answer."""
+
+    def __init__(self, facts: Facts, notes: Notes, given: Mapping[tuple[str, int], Number], script: str | None) -> None:
+        """`given`: the user's own answers by file and line. `script`: the file whose lines need no name."""
+        self._facts = facts
+        self._notes = notes
+        self._given = given
+        self._script = script
+        self.unused = set(given)
+        """Places of the user's answers at which nothing was asked so far."""
+
+    def fact(self, tensor: torch.Tensor) -> Fact | None:
+        """What is known of a tensor."""
+        return self._facts.of(tensor)
+
+    def value(self, tensor: torch.Tensor) -> Number:
+        """What each element of a tensor is taken to be."""
+        return self._facts.value(tensor)
+
+    def learn(self, tensor: torch.Tensor, value: Number) -> None:
+        """Each element of a tensor is taken to be this."""
+        self._facts.assume(tensor, value)
+
+    def count(self, mask: torch.Tensor, call: Call) -> tuple[int, tuple[str, ...]]:
+        """How many elements of a mask are true, and what was assumed for it."""
+        if not isinstance(mask, FakeTensor):
+            return int(mask.count_nonzero()), ()
+        fact = self._facts.of(mask)
+        if fact is not None and fact.value is not None and fact.certain:
+            return (mask.numel() if fact.value else 0), ()
+        share = 1.0 if fact is None or fact.share is None else fact.share
+        count = self.given(call, round(mask.numel() * share))
+        of = "all" if count == mask.numel() else f"{count} of"
+        what = f"which elements meet a condition is asked for, and {UNCOMPUTED}; {of} {mask.numel()} were taken"
+        return count, (self.assume(what, "COUNT", call),)
+
+    def given(self, call: Call, answer: Any) -> Any:
+        """The user's own answer at the line of a call, as the type that is asked for; `answer` where there is none."""
+        place = ("", 0) if call.where is None else (call.where.file, call.where.line)
+        if place not in self._given:
+            return answer
+        self.unused.discard(place)
+        return type(answer)(self._given[place])
+
+    def assume(self, what: str, value: str | None, call: Call) -> str:
+        """Notes an assumption; answers its sentence. `value` stands for what the user may answer instead; None:
+        nothing.
+        """
+        where = call.where
+        how = ""
+        if where is not None and value is not None:
+            place = f"{where.line}" if where.file == self._script else f"{where.file}:{where.line}"
+            how = f" Pass --assume {place}={value} for another answer."
+        self._notes.note(f"{what}.{how}", where)
+        return f"{what}."
+
+    def scalar(self, call: Call) -> Answer:
+        """`tensor.item()`, and with it `float()`, `int()`, `bool()` and `if tensor:`."""
+        tensor = call.args[0]
+        believed = self._facts.value(tensor)
+        value = self.given(call, _as(tensor.dtype, believed))
+        if self._facts.certain(tensor):
+            return Answer(result=value)
+        if tensor.dtype is torch.bool:
+            taken, other = str(value).lower(), str(not value).lower()
+            what = f"a tensor's truth is asked for, and {UNCOMPUTED}; {taken} was answered, so one arm was not taken"
+            return Answer(result=value, assumed=(self.assume(what, other, call),))
+        what = f"a tensor's value is asked for, and {UNCOMPUTED}; {value} was answered"
+        return Answer(result=value, assumed=(self.assume(what, "VALUE", call),))
+
+    def each(self, tensor: torch.Tensor, where: Where | None, how: str) -> Any:
+        """The value that stands for each element of a tensor that is turned into a list or an array."""
+        value = _as(tensor.dtype, self._facts.value(tensor))
+        if not self._facts.certain(tensor):
+            what = f"{tensor.numel()} values are asked for by {how}, and {UNCOMPUTED}; each was answered as {value}"
+            self._notes.note(f"{what}.", where)
+        return value
+
+
+def _as(dtype: torch.dtype, value: Number) -> Any:
+    """A number as `item()` returns it for a dtype."""
+    if dtype.is_complex:
+        return complex(value)
+    return bool(value) if dtype is torch.bool else float(value) if dtype.is_floating_point else int(value)

@@ -1,0 +1,68 @@
+"""A queue of kernels, laid out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from undertorch import gpus
+from undertorch.records import Bound, IdleCause, Kernel, Kind, Launch, Op, Origin, Phase
+from undertorch.steps.predict import shares
+from undertorch.steps.predict.timeline import Costed, lay_out
+
+H200 = replace(gpus.find("H200"), launch_gap_us=1.0)
+
+
+def costed(number: int, time_us: float | None, name: str = "aten::add") -> Costed:
+    op = Op(id=number, name=name, overload="default", where=None, phase=Phase.FORWARD, arguments=(), outputs=())
+    kernel = Kernel(
+        name="k", kind=Kind.ELEMENTWISE, library="PyTorch", grid=(1, 1, 1), block=(32, 1, 1),
+        geometry_origin=Origin.COMPUTED, min_bytes_read=0, min_bytes_written=0, flops=0,
+    )  # fmt: skip
+    launch = Launch(
+        kernel=kernel, ops=(number,), phase=Phase.FORWARD, stream=0, start_us=0.0, time_us=time_us or 0.0,
+        time_origin=Origin.PREDICTED, bound=Bound.MEMORY,
+    )  # fmt: skip
+    return Costed(op=op, launches=(launch,) if time_us is not None else ())
+
+
+def test_long_kernels_follow_each_other_at_the_gap():
+    """Ten kernels of 1000 µs and ten gaps of 1 µs: the CPU is far ahead."""
+    found = lay_out([costed(i, 1000.0) for i in range(10)], H200)
+    assert found.step_us == pytest.approx(10 * 1001)
+    assert all(launch.bound is Bound.MEMORY for launch in found.launches)
+    assert found.launches[1].start_us - found.launches[0].end_us == pytest.approx(1.0)
+
+
+def test_short_kernels_wait_for_the_cpu():
+    """A hundred kernels of 0.5 µs take as long as the CPU needs for a hundred ops, and say so."""
+    found = lay_out([costed(i, 0.5) for i in range(100)], H200)
+    assert found.step_us == pytest.approx(100 * shares.HOST_OP_US, rel=0.01)
+    assert all(launch.bound is Bound.LAUNCH for launch in found.launches)
+    assert all(idle.cause is IdleCause.LAUNCH for idle in found.idle)
+
+
+def test_views_cost_cpu_time_only():
+    found = lay_out([costed(0, 0.5), *(costed(i, None) for i in range(1, 51))], H200)
+    assert len(found.launches) == 1
+    assert found.step_us == pytest.approx(shares.HOST_OP_US + 50 * shares.HOST_VIEW_US, rel=0.01)
+
+
+def test_a_value_read_back_makes_the_cpu_wait_so_that_the_gpu_runs_dry():
+    """One kernel of 1000 µs, `.item()`, then fifty short ones: without the read they would hide behind the long one."""
+    long, short = costed(0, 1000.0), [costed(i, 0.5) for i in range(2, 52)]
+    with_read = lay_out([long, costed(1, 1.0, "aten::_local_scalar_dense"), *short], H200)
+    without = lay_out([long, costed(1, 1.0), *short], H200)
+    assert with_read.step_us > without.step_us + 40 * (shares.HOST_OP_US - 2)
+
+
+def test_launches_and_idle_fill_the_step():
+    found = lay_out([costed(i, 5.0 if i % 3 else 40.0) for i in range(60)], H200)
+    ran = sum(launch.time_us for launch in found.launches)
+    assert ran + sum(idle.time_us for idle in found.idle) == pytest.approx(found.step_us)
+    starts = [launch.start_us for launch in found.launches]
+    assert starts == sorted(starts)
+    assert starts[0] >= 0
+
+
+def test_an_empty_step_takes_no_time():
+    assert lay_out([], H200).step_us == 0

@@ -1,0 +1,117 @@
+"""The terms of a kernel's time, worked by hand for a GPU of round numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from undertorch import gpus
+from undertorch.records import Bound, Kernel, Kind, Math, Origin
+from undertorch.steps.predict import shares
+from undertorch.steps.predict.times import timing
+
+ROUND = replace(
+    gpus.find("H200"),
+    sms=100,
+    boost_clock_mhz=1000.0,
+    memory_bandwidth=1e12,
+    achieved_bandwidth=1e12,
+    pcie_bandwidth=1e10,
+    peaks={Math.TENSOR_BF16: 1e15, Math.FP32: 1e14},
+)
+
+
+def kernel(**changes: object) -> Kernel:
+    """A big copy: 10⁵ blocks of 256 threads, 0.5 GB in and 0.5 GB out."""
+    plain = Kernel(
+        name="copy",
+        kind=Kind.COPY,
+        library="PyTorch",
+        grid=(100_000, 1, 1),
+        block=(256, 1, 1),
+        geometry_origin=Origin.COMPUTED,
+        min_bytes_read=500_000_000,
+        min_bytes_written=500_000_000,
+        flops=0,
+    )
+    return replace(plain, **changes)
+
+
+def test_a_large_copy_takes_its_bytes_over_the_bandwidth():
+    """10⁹ bytes at 10¹² bytes a second: 1000 µs, and the start of the kernel."""
+    found = timing(kernel(), ROUND, 8)
+    assert found.time_us == pytest.approx(1000 + shares.START_US)
+    assert found.bound is Bound.MEMORY
+
+
+def test_bytes_that_the_algorithm_moves_again_count_for_the_time():
+    assert timing(kernel(traffic_bytes=3_000_000_000), ROUND, 8).memory_us == pytest.approx(3000)
+
+
+def test_a_large_matmul_takes_its_flops_over_the_share_of_the_peak():
+    """10¹² FLOPs at 76 % of 10¹⁵ a second: 1000/0.76 µs; 1000 blocks fill 100 SMs ten times over."""
+    big = kernel(kind=Kind.MATMUL, grid=(1000, 1, 1), flops=10**12, math=Math.TENSOR_BF16, min_bytes_read=10**6)
+    found = timing(big, ROUND, 1)
+    assert found.compute_us == pytest.approx(1000 / 0.76)
+    assert found.bound is Bound.COMPUTE
+
+
+def test_a_last_wave_that_is_half_empty_costs_as_much_as_a_full_one():
+    """150 tiles on 100 SMs need two waves, as 200 tiles do: three quarters of the SMs are busy."""
+    tiles = {
+        n: kernel(kind=Kind.MATMUL, grid=(n, 1, 1), flops=n * 10**9, math=Math.TENSOR_BF16, min_bytes_read=10**6)
+        for n in (150, 200)
+    }
+    assert timing(tiles[150], ROUND, 1).compute_us == pytest.approx(timing(tiles[200], ROUND, 1).compute_us)
+
+
+def test_one_block_cannot_keep_the_memory_busy():
+    """1600 bytes a thread, 0.02 µs each after the first 0.8: the block lives 32.8 µs; the memory needs 1.6."""
+    one = kernel(grid=(1, 1, 1), block=(1024, 1, 1), min_bytes_read=1_638_400, min_bytes_written=0)
+    found = timing(one, ROUND, 2)
+    assert found.latency_us == pytest.approx(0.8 + 1600 * 0.02)
+    assert found.bound is Bound.LATENCY
+
+
+def test_short_blocks_come_in_waves():
+    """Without bytes each of 1600 blocks lives 0.8 µs, and 100 SMs hold 8 each: two waves."""
+    blocks = kernel(grid=(1600, 1, 1), min_bytes_read=0, min_bytes_written=0)
+    assert timing(blocks, ROUND, 8).latency_us == pytest.approx(1.6)
+
+
+def test_a_reduction_over_many_blocks_ends_with_the_last_block_adding_partial_sums():
+    """352 partial sums over 4 rows of threads are 88 rounds; over one row of 512 threads less than one."""
+    columns = kernel(name="reduce_kernel<128, 4>", grid=(6, 352, 1), block=(32, 4, 1), min_bytes_read=0)
+    whole = kernel(name="reduce_kernel<512, 1>", grid=(1, 352, 1), block=(512, 1, 1), min_bytes_read=0)
+    alone = kernel(name="reduce_kernel<512, 1>", grid=(352, 1, 1), block=(512, 1, 1), min_bytes_read=0)
+    tails = [
+        timing(k, ROUND, 4).time_us - shares.START_US - timing(k, ROUND, 4).memory_us for k in (columns, whole, alone)
+    ]
+    assert tails[0] - tails[2] == pytest.approx(shares.REDUCE_TAIL_US + 88 * shares.REDUCE_ROUND_US)
+    assert tails[1] - tails[2] < 2
+
+
+def test_an_empty_kernel_is_bound_by_latency_and_takes_more_than_nothing():
+    found = timing(kernel(grid=(1, 1, 1), min_bytes_read=0, min_bytes_written=4), ROUND, 8)
+    assert found.bound is Bound.LATENCY
+    assert found.time_us > 0
+
+
+def test_unknown_bytes_and_flops_leave_the_start_and_the_latency():
+    unknown = kernel(min_bytes_read=None, min_bytes_written=None, flops=None, bytes_origin=None)
+    found = timing(unknown, ROUND, None)
+    assert found.memory_us == found.compute_us == 0
+    assert found.time_us > shares.START_US
+
+
+def test_a_copy_from_the_host_runs_at_the_speed_of_pcie():
+    """10⁷ bytes at 10¹⁰ a second: 1000 µs."""
+    memcpy = kernel(
+        name="Memcpy HtoD", kind=Kind.MEMCPY, grid=None, block=None, min_bytes_read=10**7, min_bytes_written=10**7
+    )
+    assert timing(memcpy, ROUND, None).memory_us == pytest.approx(1000)
+
+
+def test_a_peak_that_the_sheet_does_not_have_is_not_made_up():
+    """Memory decides then."""
+    double = kernel(flops=10**15, math=Math.FP64)
+    assert timing(double, ROUND, 8).bound is Bound.MEMORY
