@@ -113,8 +113,12 @@ def from_json(data: bytes, name: str) -> tuple[Step, ...]:
 
 
 def write_steps(path: Path, steps: Sequence[Step]) -> None:
-    """Writes the file whole or not at all (aside, then renamed). Raises OSError where it cannot be written."""
-    data = to_json(steps)
+    """Writes the file whole or not at all. Raises OSError where it cannot be written."""
+    write_whole(path, to_json(steps))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all: aside, then renamed. Raises OSError where it cannot be written."""
     aside = path.with_name(path.name + ".part")
     try:
         aside.write_bytes(data)

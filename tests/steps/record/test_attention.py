@@ -63,7 +63,7 @@ def test_an_rtx_4090_takes_flash_where_an_h200_takes_cudnn(torchs_order):
 
 def test_a_v100_has_no_flash(torchs_order):
     """FlashAttention 2 begins at compute capability 8.0."""
-    volta = AttentionChoice(gpus.find("V100"))
+    volta = AttentionChoice(gpus.find("V100-SXM2-32GB"))
     q = made((2, 4, 128, 64), "float16")
     assert volta.choose(q, q, q) == EFFICIENT
 

@@ -238,4 +238,5 @@ def _name(product: Product, tile: Tile) -> str:
     if tile.library == "cuBLAS" and short == "f16":
         short = "fp16"
     align = max(1, product.alignment // product.itemsize)
-    return tile.name.format(product.letters, dtype=short, align=align)
+    name = tile.name.format(product.letters, dtype=short, align=align)
+    return f"Kernel2<{name}>" if tile.library == "CUTLASS" else name

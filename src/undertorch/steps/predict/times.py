@@ -60,7 +60,9 @@ def _flops_us(kernel: Kernel, gpu: Gpu) -> float:
     peak = None if kernel.math is None else gpu.peaks.get(kernel.math)
     if not kernel.flops or peak is None:
         return 0.0
-    return kernel.flops / (peak * shares.peak_share(kernel) * _filled(kernel, gpu)) * 1e6
+    share = shares.peak_share(kernel)
+    arithmetic = kernel.flops / (peak * share.value * _filled(kernel, gpu)) * 1e6
+    return arithmetic + share.memory * _memory_us(kernel, gpu)
 
 
 def _filled(kernel: Kernel, gpu: Gpu) -> float:
@@ -120,6 +122,6 @@ def _copy_engine(kernel: Kernel, gpu: Gpu) -> Timing:
         memory_us=memory,
         compute_us=0.0,
         latency_us=0.0,
-        time_us=shares.START_US + memory,
-        bound=Bound.MEMORY if memory > shares.START_US else Bound.LATENCY,
+        time_us=shares.COPY_START_US + memory,
+        bound=Bound.MEMORY if memory > shares.COPY_START_US else Bound.LATENCY,
     )

@@ -1,7 +1,7 @@
 """Which kernel `scaled_dot_product_attention` takes.
 
 torch's own choice asks the driver which GPU it is. These are its rules for dense tensors on NVIDIA's GPUs, as of torch
-2.13 (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp and sdp_utils_cpp.h), asked of the sheet. Everything else
+2.11 (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp and sdp_utils_cpp.h), asked of the sheet. Everything else
 (autocast, padding of the head, the mask) stays with torch. Nested tensors and AMD's GPUs are not covered: they get the
 mathematical form.
 """
@@ -102,10 +102,9 @@ def _cudnn(call: Attention) -> bool:
         and not _must_be_deterministic()
         and _dtype_in(call, HALVES)
         and _mask_fits(call)
-        and (call.dropout * 16).is_integer()  # cuDNN's dropout knows sixteenths
         and _not_empty(call)
         and _last_is_contiguous(call, single_counts=True)
-        and _heads_fit(call, key_and_value_alike=False)
+        and _heads_fit(call, grouped=call.grouped, key_and_value_alike=False)
         and _cudnn_shape(call)
     )
 
@@ -113,8 +112,8 @@ def _cudnn(call: Attention) -> bool:
 def _cudnn_shape(call: Attention) -> bool:
     batch, heads, queries, head = call.query.shape
     keys, value_head = call.key.shape[2], call.value.shape[3]
-    hopper = call.capability == (9, 0) or call.capability[0] == 10
-    limit = 192 if hopper and (head, value_head) == (192, 128) else 128
+    deep_seek = call.capability[0] == 10 and (head, value_head) == (192, 128)
+    limit = 256 if call.capability == (9, 0) else 192 if deep_seek else 128
     return (
         max(batch, heads) <= 65535
         and max(head, value_head) <= limit
@@ -137,7 +136,7 @@ def _flash(call: Attention) -> bool:
         and _flash_backward_fits(call, head)
         and (not call.causal or call.query.shape[-2] == call.key.shape[-2])
         and _dtype_in(call, HALVES)
-        and _heads_fit(call, key_and_value_alike=True)
+        and _heads_fit(call, grouped=call.grouped, key_and_value_alike=True)
         and _not_empty(call)
         and _last_is_contiguous(call, single_counts=True)
     )
@@ -164,7 +163,7 @@ def _efficient(call: Attention) -> bool:
         and value_head % alignment == 0
         and _not_empty(call)
         and _last_is_contiguous(call, single_counts=False)
-        and _heads_fit(call, key_and_value_alike=True)
+        and _heads_fit(call, grouped=False, key_and_value_alike=True)
         and _dtype_in(call, dtypes)
     )
 
@@ -212,11 +211,11 @@ def _last_is_contiguous(call: Attention, single_counts: bool) -> bool:
     return dense and (call.mask is None or call.mask.stride(-1) == 1)
 
 
-def _heads_fit(call: Attention, key_and_value_alike: bool) -> bool:
+def _heads_fit(call: Attention, grouped: bool, key_and_value_alike: bool) -> bool:
     if not call.query.shape[0] == call.key.shape[0] == call.value.shape[0]:
         return False
     queries, keys, values = (tensor.shape[-3] for tensor in (call.query, call.key, call.value))
-    if not call.grouped:
+    if not grouped:
         return queries == keys == values
     if key_and_value_alike and keys != values:
         return False
