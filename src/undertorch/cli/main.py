@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from undertorch import __version__
+from undertorch.cli.compare import compare
 from undertorch.cli.doctor import doctor
 from undertorch.cli.exits import BadInput, Status, internal_error, say
 from undertorch.cli.gpus import gpus
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings=PASSED_ON)(see)
+app.command()(compare)
 app.command()(gpus)
 app.command()(doctor)
 

@@ -1,4 +1,4 @@
-"""Comparisons as JSON, one way: the layout is the contract of `compare --json`, and its schema is generated from here."""
+"""Comparisons as JSON, one way. The layout is the contract of `compare --json`; its schema is generated from here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

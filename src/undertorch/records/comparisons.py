@@ -1,4 +1,4 @@
-"""A Comparison: what changed from one Step to another, summed by line, phase and kind of kernel; and what a budget says."""
+"""A Comparison: what changed from one Step to another, by line, phase and kind of kernel; and what a budget says."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -2,6 +2,7 @@
 
 import re
 
+from undertorch.records import Origin
 from undertorch.records.comparisons import Budget, Change, Comparison, Judged, Metric, Verdict
 from undertorch.steps.compare import CannotCompare
 
@@ -51,7 +52,7 @@ def _budget(text: str) -> Budget:
 def judge(budget: Budget, comparison: Comparison) -> Judged:
     """Holds, overrun, or cannot be judged, with why."""
     figure, change = _figure(budget.metric, comparison)
-    why = _unknown(budget.metric, change, comparison)
+    why = _unknown(budget.metric, figure, change, comparison)
     if why is not None or change.difference is None or change.before is None:
         verdict = Verdict.UNKNOWN
     else:
@@ -87,9 +88,10 @@ def _figure(metric: Metric, comparison: Comparison) -> tuple[str, Change]:
             return "launches", comparison.launches
 
 
-def _unknown(metric: Metric, change: Change, comparison: Comparison) -> str | None:
-    """The end of a sentence; None where the figure can be judged."""
-    if metric is not Metric.MEMORY and not comparison.same_left_out:
+def _unknown(metric: Metric, figure: str, change: Change, comparison: Comparison) -> str | None:
+    """The end of a sentence; None where the figure can be judged. What the sums leave out is in a clock's wall time."""
+    by_the_clock = figure == "step" and comparison.before.time_origin is comparison.after.time_origin is Origin.MEASURED
+    if not (comparison.same_left_out or metric is Metric.MEMORY or by_the_clock):
         sides = (("before", comparison.before), ("after", comparison.after))
         lost = [f"{side.lost_launches} launches were lost {name}" for name, side in sides if side.lost_launches]
         ops = [f"{_ops(side.ops_without_cost)} {name}" for name, side in sides if side.ops_without_cost_count]

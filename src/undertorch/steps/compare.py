@@ -48,8 +48,8 @@ def pair(before: Sequence[Step], after: Sequence[Step]) -> Pairing:
     was, now = _by_gpu(before, "before"), _by_gpu(after, "after")
     if not was.keys() & now.keys():
         raise CannotCompare(
-            f"The file before has steps of {', '.join(was) or 'no GPU'}, the one after of {', '.join(now) or 'no GPU'}: "
-            "no GPU is in both; see the script for the same GPUs twice."
+            f"The file before has steps of {', '.join(was) or 'no GPU'} and the one after of {', '.join(now) or 'no GPU'}"
+            ", none of them the same; see the script for the same GPUs twice."
         )
     return Pairing(
         pairs=tuple((was[gpu], now[gpu]) for gpu in was if gpu in now),
@@ -136,11 +136,11 @@ def _summed(was: Sequence[_Ran], now: Sequence[_Ran], figure: Callable[[Kernel],
         sums.append(None if lacking and not known else sum(known))
         missing.append(Counter(_looks(one) for one in lacking))
     before, after = sums
-    same = missing[0] == missing[1] and before is not None and after is not None
+    cancels = missing[0] == missing[1]
     return Change(
         before=before,
         after=after,
-        difference=after - before if same and before is not None and after is not None else None,
+        difference=after - before if cancels and before is not None and after is not None else None,
         before_missing=missing[0].total(),
         after_missing=missing[1].total(),
     )

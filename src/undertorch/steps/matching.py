@@ -19,9 +19,9 @@ Sources = Mapping[str, str]
 """The text of each file, by name."""
 
 RENAMED = 0.5
-"""Share of a file's lines that have to be in another for it to be the same file renamed: what git takes (git diff -M)."""
+"""Share of a file's lines that have to be in another for it to be the same file, renamed: as git diff -M has it."""
 EDITED = 0.6
-"""Likeness from which on a line of the same function is the same line, edited: difflib's own cutoff for a near match."""
+"""Likeness from which on a line of the same function is the same line, edited: difflib's own for a near match."""
 EDITED_ELSEWHERE = 0.8
 """Likewise where its function is another: short lines of code resemble each other."""
 
@@ -118,13 +118,11 @@ def _identical(
     was, now = _groups(gone, key), _groups(fresh, key)
     for name, some in was.items():
         others = now.get(name, [])
-        if len(some) != len(others):
-            at = {other.line: other for other in others}
-            sure = [(one, at[aligned[one.line]]) for one in some if aligned.get(one.line) in at]
-            yield from sure
-            some = [one for one in some if one not in [first for first, _ in sure]]  # noqa: PLW2901
-            others = [other for other in others if other not in [second for _, second in sure]]
-        yield from zip(some, others, strict=False)
+        at = {} if len(some) == len(others) else {other.line: other for other in others}
+        sure = {one.line: at[aligned[one.line]] for one in some if aligned.get(one.line) in at}
+        yield from ((one, sure[one.line]) for one in some if one.line in sure)
+        left = [one for one in some if one.line not in sure]
+        yield from zip(left, [other for other in others if other not in sure.values()], strict=False)
 
 
 def _groups(lines: Iterable[SourceLine], key: Callable[[SourceLine], Hashable]) -> dict[Hashable, list[SourceLine]]:

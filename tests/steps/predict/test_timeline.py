@@ -48,8 +48,8 @@ def test_views_cost_cpu_time_only():
 
 
 def test_a_value_read_back_makes_the_cpu_wait_so_that_the_gpu_runs_dry():
-    """One kernel of 1000 µs, `.item()`, then fifty short ones: without the read they would hide behind the long one."""
-    long, short = costed(0, 1000.0), [costed(i, 0.5) for i in range(2, 52)]
+    """One kernel of 10 ms, `.item()`, then fifty short ones: without the read they would hide behind the long one."""
+    long, short = costed(0, 10_000.0), [costed(i, 0.5) for i in range(2, 52)]
     with_read = lay_out([long, costed(1, 1.0, "aten::_local_scalar_dense"), *short], H200)
     without = lay_out([long, costed(1, 1.0), *short], H200)
     assert with_read.step_us > without.step_us + 40 * (shares.HOST_OP_US - 2)
