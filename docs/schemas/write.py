@@ -1,16 +1,25 @@
-"""Writes the JSON Schema of `undertorch see --json` beside this file: `make schema`."""
+"""Writes the JSON Schemas of `undertorch see --json` and `compare --json` beside this file: `make schema`."""
 
 import json
 from pathlib import Path
+from typing import Any
 
-from undertorch.records.files import SCHEMA, schema
+from undertorch.records import comparison_files, files
 
-PATH = Path(__file__).with_name(f"see-{SCHEMA}.schema.json")
+FOLDER = Path(__file__).parent
 
-if __name__ == "__main__":
+
+def write(command: str, version: int, described: str, schema: dict[str, Any]) -> None:
+    """One schema, with its head."""
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"undertorch see --json, schema {SCHEMA}",
-        "description": "One step, or a list with one a GPU. Unknown is null. Generated from the records: make schema.",
+        "title": f"undertorch {command} --json, schema {version}",
+        "description": f"{described} Unknown is null. Generated from the records: make schema.",
     }
-    PATH.write_text(json.dumps(head | schema(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path = FOLDER / f"{command}-{version}.schema.json"
+    path.write_text(json.dumps(head | schema, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write("see", files.SCHEMA, "One step, or a list with one a GPU.", files.schema())
+    write("compare", comparison_files.SCHEMA, "What changed, a GPU each.", comparison_files.schema())

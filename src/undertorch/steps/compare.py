@@ -47,9 +47,10 @@ def pair(before: Sequence[Step], after: Sequence[Step]) -> Pairing:
         return Pairing(pairs=((before[0], after[0]),), only_before=(), only_after=())
     was, now = _by_gpu(before, "before"), _by_gpu(after, "after")
     if not was.keys() & now.keys():
+        old, new = (", ".join(side) or "no GPU" for side in (was, now))
         raise CannotCompare(
-            f"The file before has steps of {', '.join(was) or 'no GPU'} and the one after of {', '.join(now) or 'no GPU'}"
-            ", none of them the same; see the script for the same GPUs twice."
+            f"The file before has steps of {old} and the one after of {new}, none of them the same; "
+            "see the script for the same GPUs twice."
         )
     return Pairing(
         pairs=tuple((was[gpu], now[gpu]) for gpu in was if gpu in now),

@@ -7,6 +7,7 @@ The traces are of torch 2.11; what another version does otherwise is named in DI
 import pytest
 
 from undertorch.records import Op
+from undertorch.steps.record.missing import ONLY_ON_CUDA
 
 RUNS = [
     ("gpt2.py",),
@@ -46,3 +47,14 @@ def launching(ops: tuple[Op, ...]) -> list[str]:
 def test_the_ops_are_those_of_the_gpu_in_its_order(run, recording, golden):
     (step,) = (step for step in golden["steps"] if (step["script"], *step["arguments"]) == run)
     assert launching(recording(*run).ops) == [name for name, _ in step["ops"]]
+
+
+def test_ops_that_only_cuda_has_a_kernel_for_are_not_taken_apart(recording, golden):
+    """The GPU's torch names them; SiLU's backward is one of them, and one_hot writes there where fake tensors compare."""
+    assert sorted(f"aten::{name}" for name in ONLY_ON_CUDA) == golden["own_kernels_of_composed_ops"]
+    ops = recording("experts.py").ops
+    silus = [op for op in ops if op.name == "aten::silu"]
+    backwards = [op for op in ops if op.node == "SiluBackward0"]
+    assert [op.name for op in backwards] == ["aten::silu_backward"] * len(silus)
+    (written,) = (op for op in ops if op.name == "aten::scatter_" and op.overload == "value")
+    assert written.results[0].shape == (96, 2, 8)

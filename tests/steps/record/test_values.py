@@ -78,3 +78,12 @@ def test_an_answer_that_nobody_asked_for_is_said(recording):
 def test_the_scaler_takes_the_gradients_for_finite_and_steps(recording, line_of):
     ops = recording("scaler.py").ops
     assert any(op.phase is Phase.UPDATE and op.where.line == line_of("scaler.py", "scaler.step(") for op in ops)
+
+
+@pytest.mark.parametrize("layer", [0, 1], ids=["compared", "one_hot"])
+def test_tokens_are_taken_to_spread_evenly_over_experts(recording, layer):
+    """96 tokens, each sent to 2 of 8 experts: 24 for each."""
+    ops = recording("experts.py").ops
+    linears = [op for op in ops if op.name == "aten::addmm" and op.module.startswith(f"{layer}.experts.")]
+    assert len(linears) == 8 * 2
+    assert {op.results[0].shape[0] for op in linears} == {96 * 2 // 8}

@@ -5,7 +5,7 @@ Autograd avoids writing into tensor subclasses, and counts every tensor as one w
 turned back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,20 +29,35 @@ TWINS_OF_A_NODE = {
 }
 """Written into the result of the op before, in the formula of one node alone."""
 
-Call = tuple[torch._ops.OpOverload, Sequence[Any]]
+SELECTING = {
+    "KthvalueBackward0",
+    "MaxBackward0",
+    "MedianBackward1",
+    "MinBackward0",
+    "ModeBackward0",
+    "NanmedianBackward1",
+    "SortBackward0",
+    "TopkBackward0",
+}
+"""Nodes that scatter into zeros by value_selecting_reduction_backward; under a mode these are made by `new_zeros`."""
+
+Call = tuple[torch._ops.OpOverload, Sequence[Any], Mapping[str, Any]]
 
 
-def as_on_a_gpu(func: torch._ops.OpOverload, args: Sequence[Any], node: Node) -> Call:
+def as_on_a_gpu(func: torch._ops.OpOverload, args: Sequence[Any], named: Mapping[str, Any], node: Node) -> Call:
     """The op and its arguments as the engine calls it on a GPU. `node`: what runs, or ran last."""
     if torch.is_grad_enabled():
-        return func, args
+        return func, args, named
     if not node.runs:
-        return _addition(func, args), args
+        return _addition(func, args), args, named
     if func is aten.index_put.default:
         # The last argument tells that the indices are known to be in range: they were those of the forward.
-        return aten._index_put_impl_.default, (*args[:3], True, True)
+        return aten._index_put_impl_.default, (*args[:3], True, True), named
+    if func is aten.new_zeros.default and node.name in SELECTING:
+        like: dict[str, Any] = {"dtype": args[0].dtype, "device": args[0].device}
+        return aten.zeros.default, args[1:], like | dict(named)
     twin = TWINS.get(func) or TWINS_OF_A_NODE.get((node.name, func))
-    return twin or func, args
+    return twin or func, args, named
 
 
 def _addition(func: torch._ops.OpOverload, args: Sequence[Any]) -> torch._ops.OpOverload:

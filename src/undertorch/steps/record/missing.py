@@ -1,4 +1,4 @@
-"""Shapes of what some ops return, where torch itself has no rule for fake tensors."""
+"""What torch cannot tell about ops on fake CUDA tensors: shapes it has no rule for, kernels that only a CUDA build has."""
 
 from collections.abc import Callable
 from typing import Any
@@ -112,20 +112,28 @@ MISSING: dict[torch._ops.OpOverload, Shape] = {
 
 
 def declare_kernels() -> torch.library.Library:
-    """Declares the kernels that a CUDA build has and a CPU build lacks, where torch would otherwise take the op apart.
+    """Declares to torch what a CUDA build does on CUDA tensors and torch would do otherwise on fake ones.
 
-    They are never run. The declarations hold as long as the library that is returned.
+    The declarations hold as long as the library that is returned.
     """
-    library = torch.library.Library("aten", "IMPL", "CUDA")
+    library = torch.library.Library("aten", "IMPL")
     for name in ONLY_ON_CUDA:
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CUDA"):
-            library.impl(name, _never)
+            library.impl(name, _never, "CUDA")
+    library.impl("one_hot", _one_hot, "AutogradCUDA")
     return library
 
 
 ONLY_ON_CUDA = ("_fused_rms_norm", "mish_backward", "silu_backward")
-"""Ops with a kernel for CUDA and a composite form for devices without one (native_functions.yaml)."""
+"""Ops with a kernel for CUDA and a composite form besides, by which a CPU build would take them apart."""
 
 
 def _never(*arguments: Any, **named: Any) -> Any:
     raise NotImplementedError("There is no GPU to run this on.")
+
+
+def _one_hot(source: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """A number written into zeros; for fake tensors torch compares instead (native/Onehot.cpp)."""
+    classes = int(source.max().item()) + 1 if num_classes == -1 else num_classes
+    zeros = torch.zeros((*source.shape, classes), dtype=torch.int64, device=source.device)
+    return zeros.scatter_(-1, source.unsqueeze(-1), 1)

@@ -97,7 +97,7 @@ class Recorder(TorchDispatchMode):
         number = self._tape.next
         node = self._backward.node()
         if node is not None and (place.where is None or not node.runs):
-            func, args = as_on_a_gpu(func, args, node)
+            func, args, named = as_on_a_gpu(func, args, named, node)
         trains = self._backward.made(number) or self._functions.gradients()
         phase = self._phases.phase(self._moment(func, tensors, place, node, trains))
         microbatch = self._phases.microbatch if phase in IN_A_MICROBATCH else None

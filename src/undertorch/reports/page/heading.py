@@ -1,0 +1,152 @@
+"""The head of a step's part: its figures, each with its origin, and what the step waits for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from undertorch.records import Bound, Gpu, IdleCause, Origin, Step
+from undertorch.reports.page.marks import place_text
+from undertorch.reports.page.memory import op_of
+from undertorch.reports.terminal.bounds import IDLES, WAITS
+from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
+from undertorch.reports.terminal.runs import Run, bounds, busy
+from undertorch.reports.terminal.totals import utilisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One of the large figures."""
+
+    label: str
+    value: str
+    said: str
+    """What goes with it, in a few words; may be empty."""
+    origin: Origin | None
+    """None where the figure is unknown."""
+    gauge: float | None = None
+    """A share to draw, 0 to 1; more is drawn as too much."""
+    where: tuple[str, int] | None = None
+    """The line that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A part of the step's time, by what it is spent on."""
+
+    key: str
+    """A bound, `idle` or `unknown`: the name of its colour."""
+    label: str
+    said: str
+    share: float
+    """Of the whole bar."""
+    time_us: float
+
+
+def figures(step: Step, runs: Sequence[Run], gpu: Gpu | None) -> tuple[Figure, ...]:
+    """Step time, busy time, samples a second, utilisation, peak memory."""
+    busy_us = busy(runs)
+    origin = step.time_origin
+    rate = ratio(step.samples, step.step_us)
+    used, _, explained = utilisation(step, gpu).partition(" (")
+    shown_busy = bool(step.launches)
+    return (
+        Figure(label="step", value=time(step.step_us), said="wall time", origin=_known(step.step_us, origin)),
+        Figure(
+            label="GPU busy",
+            value=time(busy_us if shown_busy else None),
+            said=f"{percent(ratio(busy_us, step.step_us))} of the step" if step.step_us and shown_busy else "",
+            origin=origin if shown_busy else None,
+            gauge=ratio(busy_us, step.step_us) if shown_busy else None,
+        ),
+        Figure(
+            label="samples a second",
+            value=count(None if rate is None else round(rate * 1e6)),
+            said="" if step.samples is None else f"{count(step.samples)} a step",
+            origin=_known(rate, origin),
+        ),
+        Figure(
+            label="model FLOP utilisation",
+            value=used,
+            said=explained.removeprefix("model FLOP utilisation: ").removesuffix(")"),
+            origin=origin if explained else None,
+        ),
+        _memory(step, gpu),
+    )
+
+
+def _memory(step: Step, gpu: Gpu | None) -> Figure:
+    memory = step.memory
+    share = None if gpu is None else ratio(memory.peak_bytes, gpu.memory_bytes)
+    said = "" if gpu is None else f"of the GPU's {size(gpu.memory_bytes)}"
+    if share is not None and gpu is not None and share > 1:
+        said = f"MORE than the GPU's {size(gpu.memory_bytes)}"
+    op = op_of(step, memory.peak_op)
+    where = None if op is None or op.where is None else (op.where.file, op.where.line)
+    return Figure(
+        label="peak memory",
+        value=size(memory.peak_bytes),
+        said=said if memory.peak_bytes is not None else "",
+        origin=_known(memory.peak_bytes, memory.origin),
+        gauge=share,
+        where=where,
+    )
+
+
+def _known(figure: float | None, origin: Origin) -> Origin | None:
+    return None if figure is None else origin
+
+
+LABELS: dict[Bound | None, str] = {
+    Bound.MEMORY: "memory",
+    Bound.COMPUTE: "arithmetic",
+    Bound.LATENCY: "small kernels",
+    Bound.LAUNCH: "launches",
+    Bound.COMMUNICATION: "other GPUs",
+    None: "not known",
+}
+
+
+def waits(step: Step, runs: Sequence[Run]) -> tuple[Wait, ...]:
+    """The busy time by what bounds it, the longest first, then the idle time. Empty where nothing ran."""
+    idle_us = sum(idle.time_us for idle in step.idle)
+    whole = busy(runs) + idle_us
+    if not runs or not whole:
+        return ()
+    found = [
+        Wait(key=str(kind or "unknown"), label=LABELS[kind], said=WAITS[kind], share=spent / whole, time_us=spent)
+        for kind, spent in bounds(runs)
+    ]
+    if idle_us:
+        found.append(Wait(key="idle", label="idle", said="runs nothing", share=idle_us / whole, time_us=idle_us))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRow:
+    """Idle time of one cause."""
+
+    cause: IdleCause
+    said: str
+    time_us: float
+    share: float | None
+    """Of the step."""
+    times: int
+    most: str
+    """The line that most of it is at; empty where none is known."""
+
+
+def idle_rows(step: Step) -> tuple[IdleRow, ...]:
+    """By cause, the longest first."""
+    rows = []
+    for cause in IdleCause:
+        some = [idle for idle in step.idle if idle.cause is cause]
+        if not some:
+            continue
+        spent = sum(idle.time_us for idle in some)
+        places: dict[str, float] = {}
+        for idle in some:
+            place = place_text(idle.where)
+            places[place] = places.get(place, 0.0) + idle.time_us
+        most = max(places, key=lambda place: places[place])
+        share = ratio(spent, step.step_us)
+        rows.append(IdleRow(cause=cause, said=IDLES[cause], time_us=spent, share=share, times=len(some), most=most))
+    return tuple(sorted(rows, key=lambda row: row.time_us, reverse=True))

@@ -1,0 +1,108 @@
+"""All that the page shows of one step, in one record: the templates only lay it out."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from undertorch.records import Gpu, Step
+from undertorch.reports.page.heading import Figure, IdleRow, Wait, figures, idle_rows, waits
+from undertorch.reports.page.listing import HotLine, SourceFile, listing
+from undertorch.reports.page.memory import MemoryChart, memory_chart
+from undertorch.reports.page.roofline import Roofline, roofline
+from undertorch.reports.page.span import Span, span
+from undertorch.reports.page.tables import (
+    Assumed,
+    KernelRow,
+    Missing,
+    OriginRow,
+    PhaseRow,
+    assumptions,
+    kernel_rows,
+    missing,
+    origin_rows,
+    phase_rows,
+)
+from undertorch.reports.terminal.bounds import verdict
+from undertorch.reports.terminal.runs import Run, busy, runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineId:
+    """The row of a line in the page."""
+
+    file: str
+    line: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """A step as the page shows it."""
+
+    id: str
+    """Ids in the step's part of the page begin with it."""
+    label: str
+    step: Step
+    gpu: Gpu | None
+    runs: tuple[Run, ...]
+    busy_us: float
+    span: Span
+    command: str
+    verdict: str
+    figures: tuple[Figure, ...]
+    waits: tuple[Wait, ...]
+    files: tuple[SourceFile, ...]
+    roofline: Roofline
+    memory: MemoryChart | None
+    kernels: tuple[KernelRow, ...]
+    phases: tuple[PhaseRow, ...]
+    idle: tuple[IdleRow, ...]
+    missing: tuple[Missing, ...]
+    origins: tuple[OriginRow, ...]
+    assumptions: tuple[Assumed, ...]
+
+    @property
+    def line_ids(self) -> tuple[LineId, ...]:
+        """Of every line that has launches."""
+        return tuple(_ids(self.files))
+
+    def link(self, file: str, line: int) -> str | None:
+        """The id of a line's row; None where the line has none."""
+        return next((row.id for row in self.line_ids if (row.file, row.line) == (file, line)), None)
+
+
+def _ids(files: Sequence[SourceFile]) -> Iterator[LineId]:
+    for file in files:
+        for row in file.rows:
+            if isinstance(row, HotLine) and file.name is not None:
+                yield LineId(file=file.name, line=row.number, id=row.id)
+
+
+def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
+    """`number` counts the steps of the page, `label` tells this one from the others."""
+    name = f"s{number}"
+    all_runs = runs(step)
+    whole = span(step)
+    seen = step.environment
+    return StepView(
+        id=name,
+        label=label,
+        step=step,
+        gpu=gpu,
+        runs=all_runs,
+        busy_us=busy(all_runs),
+        span=whole,
+        command=shlex.join((seen.script, *seen.arguments)),
+        verdict=verdict(step, all_runs),
+        figures=figures(step, all_runs, gpu),
+        waits=waits(step, all_runs),
+        files=listing(step, all_runs, gpu, whole, name),
+        roofline=roofline(all_runs, gpu),
+        memory=memory_chart(step, gpu, whole),
+        kernels=kernel_rows(all_runs, gpu),
+        phases=phase_rows(all_runs),
+        idle=idle_rows(step),
+        missing=missing(all_runs),
+        origins=origin_rows(all_runs),
+        assumptions=assumptions(step),
+    )

@@ -1,0 +1,76 @@
+"""The page as one file: templates, styles, scripts and data in one HTML text that asks nobody for anything."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from undertorch.records import Gpu, Step
+from undertorch.records.files import write_whole
+from undertorch.reports.page.comparison import comparison, labels
+from undertorch.reports.page.data import page_data
+from undertorch.reports.page.step import step_view
+from undertorch.reports.page.text import in_script, shown
+
+STYLES = ("colours", "base", "head", "source", "kernels", "charts", "timeline", "tables", "narrow", "print")
+"""Files of css/, in the order in which they apply."""
+
+SCRIPTS = (
+    "human", "theme", "folding", "gaps", "lines", "drawing", "lanes", "timeline", "roofline", "steps", "main",
+)  # fmt: skip
+"""Files of js/. They share one scope; main.js, the last, starts them."""
+
+FIRST = "first"
+"""The script that runs before anything is drawn, so that a remembered theme does not flash."""
+
+
+def write_page(path: Path, steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> None:
+    """Writes the page of one or several steps, whole or not at all.
+
+    `gpus` holds the spec sheets by `Step.gpu`; without its sheet, a step's page leaves out what is measured against
+    the GPU's peaks. Raises OSError where the file cannot be written, ValueError where there is no step.
+    """
+    write_whole(path, page(steps, gpus).encode("utf-8", "replace"))
+
+
+def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:
+    """The page's HTML. Raises ValueError where there is no step."""
+    if not steps:
+        raise ValueError("a page needs at least one step")
+    environment = Environment(
+        loader=PackageLoader("undertorch.reports.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Every text of a step passes through here on its way into the page.
+        finalize=lambda value: shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )
+    named = labels(steps)
+    views = [
+        step_view(step, gpus.get(step.gpu), number, label)
+        for number, (step, label) in enumerate(zip(steps, named, strict=True))
+    ]
+    first, script = _read("js", FIRST), "\n".join(_read("js", name) for name in SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{script}\n}})();'
+    return environment.get_template("page.html").render(
+        steps=views,
+        compared=comparison(steps, gpus, named) if len(steps) > 1 else None,
+        data=in_script(step_data(steps, gpus, views)),
+        style=Markup("\n".join(_read("css", name) for name in STYLES)),  # noqa: S704 - the package's own files
+        first=Markup(first),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        hashes=f"{_hash(first)} {_hash(script)}",
+    )
+
+
+def _read(folder: str, name: str) -> str:
+    return (Path(__file__).parent / folder / f"{name}.{folder}").read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """As a content security policy names a script that may run: these two may, whatever else gets into the page."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
