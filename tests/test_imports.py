@@ -19,7 +19,7 @@ KNOWS = {
     "costs": {"records"},
     "compilers": {"records"},
     "steps": BASE,
-    "reports": {"records"},
+    "reports": {"records", "gpus"},
     "cli": BASE | {"steps", "reports"},
 }
 """Of each part, the others that it may import. A new folder gets its line here before its first file."""

@@ -18,8 +18,8 @@ def gpus(
     from rich.console import Console
 
     from undertorch.gpus import BadSheet, UnknownGpu, all_gpus, find
-    from undertorch.gpus.drawing import overview, sheet
     from undertorch.gpus.exporting import to_json
+    from undertorch.reports.terminal.gpus import overview, sheet
 
     try:
         chosen = all_gpus() if name is None else (find(name),)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from undertorch.costs.registry import kernels
+from undertorch.costs.registry import NoCost, kernels
 from undertorch.records import Argument, Dim3, Gpu, Kernel, Kind, Math, Op, Origin, TensorRef, Value
 
 HALVES = ("float16", "bfloat16")
@@ -152,7 +152,7 @@ def inner(
 ) -> tuple[Kernel, ...]:
     """The kernels of an Op that PyTorch calls inside `op`, such as the copy that makes an argument contiguous.
 
-    Raises LookupError where no cost is registered for it: a part left out would pass for a whole.
+    Raises NoCost where no cost is registered for it: a part left out would pass for a whole.
     """
     call = replace(
         op,
@@ -163,7 +163,7 @@ def inner(
     )
     found = kernels(call, gpu)
     if found is None:
-        raise LookupError(f"{op.name} calls {name}, for which no cost is registered")
+        raise NoCost(f"{op.name} calls {name}, for which no cost is registered")
     return found
 
 

@@ -10,6 +10,7 @@ from math import ceil
 
 from undertorch.costs.attention import (
     BACKWARD_NOTE,
+    FLOAT32,
     FORWARD_NOTE,
     Heads,
     converted_sums,
@@ -18,7 +19,7 @@ from undertorch.costs.attention import (
     inputs_of,
     main_backward_bytes,
 )
-from undertorch.costs.building import ceil_div, inner, pytorch, temporary, viewed
+from undertorch.costs.building import ceil_div, inner, pytorch, round_up, temporary, viewed
 from undertorch.costs.least_bytes import least_bytes
 from undertorch.costs.registry import cost
 from undertorch.records import DTYPE_BYTES, Gpu, Kernel, Kind, Math, Op, TensorRef
@@ -180,6 +181,8 @@ def _split(sizes: Heads, splits: int, read: int, written: int) -> tuple[Kernel, 
             flops=2 * splits * sizes.rows * sizes.value_features,
             math=Math.FP32,
             registers=54,
+            # Each row's logarithm from up to a power of two of splits, padded by a row.
+            shared=round_up((1 << (splits - 1).bit_length()) * (rows_a_block + 1) * FLOAT32, 16),
             library=LIBRARY,
         ),
     )

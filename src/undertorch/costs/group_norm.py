@@ -20,7 +20,7 @@ from undertorch.costs.building import (
 )
 from undertorch.costs.geometry.loops import Functor
 from undertorch.costs.pointwise import pointwise
-from undertorch.costs.registry import cost
+from undertorch.costs.registry import NoCost, cost
 from undertorch.records import DTYPE_BYTES, Gpu, Kernel, Kind, Op, TensorRef
 
 REDUCING_THREADS = 512
@@ -118,7 +118,7 @@ def group_norm_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     if sizes.elements == 0:
         return copies + more
     if sizes.pixels == 1:
-        raise LookupError("native_group_norm_backward of inputs without pixels: not modelled")
+        raise NoCost("native_group_norm_backward of inputs without pixels: not modelled")
     for_input, *for_weight = op.outputs
     acc = accumulated(source.dtype)
     math = vector_math(source.dtype)

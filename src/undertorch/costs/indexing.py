@@ -21,7 +21,7 @@ from undertorch.costs.building import (
     viewed,
 )
 from undertorch.costs.dtypes import math_of
-from undertorch.costs.registry import cost
+from undertorch.costs.registry import NoCost, cost
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 FEW_INDICES = 16
@@ -92,6 +92,7 @@ def index(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Advanced indexing. A single index over the first dimension copies whole rows where these are aligned."""
     source, result = op.tensor("self"), op.results[0]
     indices, positions = _indices(op)
+    _refuse_masks(op, indices)
     if result.elements == 0:
         return ()
     index_bytes = sum(tensor.bytes for tensor in indices)
@@ -115,8 +116,12 @@ def index_put(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     if not op.name.endswith("_"):
         target = op.results[0]
         kernels = inner(op, gpu, "aten::clone", target, self=op.tensor("self"), memory_format=None)
-    if not indices or any(tensor.dtype in ("bool", "uint8") for tensor in indices):
-        raise LookupError(f"{op.name} with masks: how many elements they name depends on their values")
+    if len(indices) == 1 and _is_mask(indices[0]) and values.elements == 1 and values.device == "cpu":
+        # A number where a mask says so is masked_fill_ (canDispatchToMaskedFill).
+        mask = _spread(indices[0], positions[0], len(target.shape))
+        filled = inner(op, gpu, "aten::masked_fill_", target, overload="Scalar", self=target, mask=mask, value=0.0)
+        return kernels + filled
+    _refuse_masks(op, indices)
     count = max(tensor.elements for tensor in indices)
     kept = [size for d, size in enumerate(target.shape) if d not in positions]
     written_elements = count * prod(kept)
@@ -332,6 +337,21 @@ def _indices(op: Op) -> tuple[tuple[TensorRef, ...], tuple[int, ...]]:
     listed = op.arg("indices")
     pairs = [(d, t) for d, t in enumerate(listed if isinstance(listed, tuple) else ()) if isinstance(t, TensorRef)]
     return tuple(tensor for _, tensor in pairs), tuple(d for d, _ in pairs)
+
+
+def _is_mask(index: TensorRef) -> bool:
+    return index.dtype in ("bool", "uint8")
+
+
+def _refuse_masks(op: Op, indices: tuple[TensorRef, ...]) -> None:
+    if not indices or any(map(_is_mask, indices)):
+        raise NoCost(f"{op.name} with masks: how many elements they name depends on their values")
+
+
+def _spread(mask: TensorRef, position: int, rank: int) -> TensorRef:
+    """A mask over some dimensions, seen over all of them."""
+    before, after = (1,) * position, (1,) * (rank - position - len(mask.shape))
+    return viewed(mask, before + mask.shape + after, (0,) * len(before) + mask.strides + (0,) * len(after))
 
 
 def _dim(op: Op, tensor: TensorRef) -> int:

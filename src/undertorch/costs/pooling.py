@@ -294,7 +294,7 @@ def _adaptive_grid(image: Image) -> Dim3:
 
 
 def _adaptive_elements(source: TensorRef, result: TensorRef) -> int:
-    """Elements of all windows: window i of n reaches from i · size / n, rounded down, to (i + 1) · size / n, rounded up."""
+    """Elements of all windows: of n, window i begins at i · size / n, rounded down, ends at (i + 1) · size / n, up."""
     covered = 1
     for size, count in zip(source.shape[-2:], result.shape[-2:], strict=True):
         covered *= sum(ceil_div((i + 1) * size, count) - i * size // count for i in range(count))

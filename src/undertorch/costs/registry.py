@@ -11,6 +11,10 @@ COSTS: dict[str, Cost] = {}
 """By Op name, such as `aten::addmm`; the overload is the function's business."""
 
 
+class NoCost(LookupError):
+    """Raised by a cost that cannot tell for this call: its kernels follow from values, or from sources unknown."""
+
+
 def cost(*names: str) -> Callable[[Cost], Cost]:
     """Registers a function as the cost of the Ops of those names. Raises ValueError for a name that has one."""
 
@@ -25,7 +29,7 @@ def cost(*names: str) -> Callable[[Cost], Cost]:
 
 
 def kernels(op: Op, gpu: Gpu) -> tuple[Kernel, ...] | None:
-    """The kernels of an Op; None where no cost is known for it, which the accounting lists by name.
+    """The kernels of an Op; None where no cost is known for it or this call of it; the accounting lists those.
 
     An Op whose tensors all lie on the CPU, or nowhere (`meta`), launches none, whatever it is.
     """
@@ -33,4 +37,9 @@ def kernels(op: Op, gpu: Gpu) -> tuple[Kernel, ...] | None:
     if tensors and all(tensor.device.startswith(("cpu", "meta")) for tensor in tensors):
         return ()
     found = COSTS.get(op.name)
-    return None if found is None else found(op, gpu)
+    if found is None:
+        return None
+    try:
+        return found(op, gpu)
+    except NoCost:
+        return None

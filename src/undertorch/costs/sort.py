@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from undertorch.costs import cub
 from undertorch.costs.building import GRID_YZ_LIMIT, arange, ceil_div, inner, memset, pytorch, round_up, temporary
-from undertorch.costs.registry import cost
+from undertorch.costs.registry import NoCost, cost
 from undertorch.costs.rules import argument
 from undertorch.records import Dim3, Gpu, Kernel, Kind, Op, TensorRef
 
@@ -171,7 +171,7 @@ def _by_radix(slices: Slices, key_bytes: int, gpu: Gpu) -> tuple[Kernel, ...]:
                 shared=0,
             ),
         )
-    raise LookupError(f"sort of {slices.count} slices of {slices.length}: CUB's segmented sort has no known geometry")
+    raise NoCost(f"sort of {slices.count} slices of {slices.length}: CUB's segmented sort has no known geometry")
 
 
 def _filled(name: str, elements: int, registers: int) -> Kernel:

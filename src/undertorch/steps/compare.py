@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeVar
 
-from undertorch.records import Argument, Kernel, Kind, Launch, Op, Phase, Step, TensorRef
+from undertorch.records import Argument, Kernel, Kind, Op, Phase, Step, TensorRef
 from undertorch.records.comparisons import (
     Change,
     Comparison,
@@ -18,8 +18,9 @@ from undertorch.records.comparisons import (
     Side,
     SourceLine,
 )
-from undertorch.records.totals import shares_us, source_line
+from undertorch.records.totals import source_line
 from undertorch.steps.matching import match_lines
+from undertorch.steps.runs import Run, runs
 
 Key = TypeVar("Key")
 
@@ -77,7 +78,7 @@ def compare(before: Step, after: Step, mixed: bool = False) -> Comparison:
             f"The times before are {before.time_origin} and those after {after.time_origin}, so their difference says "
             "more about the model than about the edit; pass --mixed to see it all the same."
         )
-    was, now = _ran(before), _ran(after)
+    was, now = runs(before), runs(after)
     whole = _figures(was, now)
     return Comparison(
         before=_side(before),
@@ -96,24 +97,7 @@ def compare(before: Step, after: Step, mixed: bool = False) -> Comparison:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """A launch, its part of the busy time, and its first Op."""
-
-    launch: Launch
-    time_us: float
-    op: Op | None
-
-
-def _ran(step: Step) -> list[_Ran]:
-    by_id = {op.id: op for op in step.ops}
-    return [
-        _Ran(launch=launch, time_us=share, op=by_id[launch.ops[0]] if launch.ops else None)
-        for launch, share in zip(step.launches, shares_us(step.launches), strict=True)
-    ]
-
-
-def _figures(was: Sequence[_Ran], now: Sequence[_Ran]) -> Figures:
+def _figures(was: Sequence[Run], now: Sequence[Run]) -> Figures:
     spent_before, spent_after = sum(one.time_us for one in was), sum(one.time_us for one in now)
     return Figures(
         time_us=_known(spent_before, spent_after),
@@ -128,7 +112,7 @@ def _known(before: float | None, after: float | None) -> Change:
     return Change(before=before, after=after, difference=difference)
 
 
-def _summed(was: Sequence[_Ran], now: Sequence[_Ran], figure: Callable[[Kernel], int | None]) -> Change:
+def _summed(was: Sequence[Run], now: Sequence[Run], figure: Callable[[Kernel], int | None]) -> Change:
     """The sums of what is known. The difference holds where the launches that lack the figure are the same twice."""
     sums, missing = [], []
     for side in (was, now):
@@ -147,7 +131,7 @@ def _summed(was: Sequence[_Ran], now: Sequence[_Ran], figure: Callable[[Kernel],
     )
 
 
-def _looks(one: _Ran) -> Hashable:
+def _looks(one: Run) -> Hashable:
     """By what a launch of unknown figures is told to be the same one: its kernel, its geometry, its Op's shapes."""
     kernel = one.launch.kernel
     return kernel.name, kernel.grid, kernel.block, None if one.op is None else _asks(one.op)
@@ -186,8 +170,8 @@ def _side(step: Step) -> Side:
     )
 
 
-def _grouped(some: Iterable[_Ran], key: Callable[[_Ran], Key]) -> dict[Key, list[_Ran]]:
-    groups: dict[Key, list[_Ran]] = defaultdict(list)
+def _grouped(some: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, list[Run]]:
+    groups: dict[Key, list[Run]] = defaultdict(list)
     for one in some:
         groups[key(one)].append(one)
     return groups
@@ -203,25 +187,25 @@ def _parts(figures: Figures) -> dict[str, Change]:
     }
 
 
-def _phases(was: Sequence[_Ran], now: Sequence[_Ran]) -> Iterable[PhaseChange]:
+def _phases(was: Sequence[Run], now: Sequence[Run]) -> Iterable[PhaseChange]:
     old, new = (_grouped(side, lambda one: one.launch.phase) for side in (was, now))
     for phase in Phase:
         if phase in old or phase in new:
             yield PhaseChange(phase=phase, **_parts(_figures(old[phase], new[phase])))
 
 
-def _kinds(was: Sequence[_Ran], now: Sequence[_Ran]) -> Iterable[KindChange]:
+def _kinds(was: Sequence[Run], now: Sequence[Run]) -> Iterable[KindChange]:
     old, new = (_grouped(side, lambda one: one.launch.kernel.kind) for side in (was, now))
     for kind in Kind:
         if kind in old or kind in new:
             yield KindChange(kind=kind, **_parts(_figures(old[kind], new[kind])))
 
 
-def _place(one: _Ran) -> tuple[str, int] | None:
+def _place(one: Run) -> tuple[str, int] | None:
     return None if one.op is None or one.op.where is None else (one.op.where.file, one.op.where.line)
 
 
-def _lines(before: Step, after: Step, was: Sequence[_Ran], now: Sequence[_Ran]) -> tuple[LineChange, ...]:
+def _lines(before: Step, after: Step, was: Sequence[Run], now: Sequence[Run]) -> tuple[LineChange, ...]:
     old, new = _grouped(was, _place), _grouped(now, _place)
     pairs = match_lines(
         _source_lines(before, old), _source_lines(after, new), before.environment.sources, after.environment.sources
@@ -247,7 +231,7 @@ def _lines(before: Step, after: Step, was: Sequence[_Ran], now: Sequence[_Ran]) 
     return tuple(found)
 
 
-def _source_lines(step: Step, groups: dict[tuple[str, int] | None, list[_Ran]]) -> list[SourceLine]:
+def _source_lines(step: Step, groups: dict[tuple[str, int] | None, list[Run]]) -> list[SourceLine]:
     """Where several functions stand on a line (a lambda in it), the first to launch gives its name."""
     found = []
     for place, some in groups.items():

@@ -50,7 +50,7 @@ def test_the_ops_are_those_of_the_gpu_in_its_order(run, recording, golden):
 
 
 def test_ops_that_only_cuda_has_a_kernel_for_are_not_taken_apart(recording, golden):
-    """The GPU's torch names them; SiLU's backward is one of them, and one_hot writes there where fake tensors compare."""
+    """SiLU's backward is one of them. And one_hot writes into zeros there, where fake tensors would compare."""
     assert sorted(f"aten::{name}" for name in ONLY_ON_CUDA) == golden["own_kernels_of_composed_ops"]
     ops = recording("experts.py").ops
     silus = [op for op in ops if op.name == "aten::silu"]

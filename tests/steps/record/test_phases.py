@@ -108,3 +108,39 @@ def test_an_evaluation_without_gradients_is_no_part_of_the_training(recording):
     evaluated = [op for op in ops if any(frame.function == "evaluate" for frame in op.chain)]
     assert {op.phase for op in evaluated} == {Phase.OTHER}
     assert {op.microbatch for op in evaluated} == {None}
+
+
+def test_ops_are_taken_apart_in_inference_mode_as_ever(recording, line_of):
+    """A matmul of two matrices is mm, and a dropout that is off is nothing."""
+    line = line_of("loader.py", "F.dropout(torch.ones")
+    ops = [op for op in recording("loader.py").ops if op.where.line == line]
+    assert [op.name for op in ops] == ["aten::ones", "aten::ones", "aten::mm"]
+    assert {op.phase for op in ops} == {Phase.OTHER}
+
+
+def test_a_custom_function_is_forward_where_no_module_runs(recording, line_of):
+    """Its forward runs with gradients off. The first op of the training is its, and the backward ends in it."""
+    ops = recording("bare.py").ops
+    shifted = [op for op in ops if op.where.line == line_of("bare.py", "shifted = x + by") and op.name == "aten::add"]
+    evaluated, trained = shifted
+    assert (evaluated.phase, evaluated.microbatch) == (Phase.OTHER, None)
+    assert (trained.phase, trained.microbatch) == (Phase.FORWARD, 0)
+    assert {op.forward for op in ops if op.node == "ShiftBackward"} == {trained.id}
+
+
+def test_an_evaluation_with_gradients_on_is_no_part_of_the_training(recording):
+    """No backward goes back to it."""
+    ops = recording("bare.py").ops
+    evaluated = [op for op in ops if "evaluate" in {frame.function for frame in (op.where, *op.chain)}]
+    assert [op.name for op in evaluated] == ["aten::randn", "aten::add", "aten::mul", "aten::mm", "aten::mean"]
+    assert {op.phase for op in evaluated} == {Phase.OTHER}
+
+
+def test_the_backward_of_a_write_to_a_view_has_the_line_of_the_write(recording, line_of):
+    """Autograd makes a second node for it, after the op."""
+    ops = recording("bare.py").ops
+    (write,) = (op for op in ops if op.name == "aten::mul_" and op.phase is Phase.FORWARD)
+    slices = [op for op in ops if op.node == "CopySlices"]
+    assert len(slices) > 3
+    assert {op.forward for op in slices} == {write.id}
+    assert write.where.line == line_of("bare.py", "gated[:, 1:3].mul_(0.5)")

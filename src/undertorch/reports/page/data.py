@@ -1,6 +1,6 @@
 """What the scripts of the page draw from: launches as columns, each text once. No Op and no tensor is among it."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,7 +10,6 @@ from undertorch.reports.page.rates import rates
 from undertorch.reports.page.step import StepView
 from undertorch.reports.page.text import shown, source_rows
 from undertorch.reports.terminal.numbers import geometry, percent
-from undertorch.reports.terminal.runs import Run
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -106,13 +105,12 @@ def _step(view: StepView) -> StepData:
     lanes = sorted({(launch.device, launch.stream) for launch in launches})
     devices = len({device for device, _ in lanes})
     phases, bounds, causes = list(Phase), list(Bound), list(IdleCause)
-    ids = {(row.file, row.line): row.id for row in view.line_ids}
     return StepData(
         start=view.span.start_us,
         end=view.span.end_us,
         origin=view.step.time_origin,
         kernels=tuple(KernelText(name=shown(name), facts=shown(facts)) for name, facts in kernels),
-        lines=tuple(LineText(id=ids[place], place=shown(f"{place[0]}:{place[1]}")) for place in lines),
+        lines=tuple(LineText(id=view.links[place], place=shown(f"{place[0]}:{place[1]}")) for place in lines),
         ops=tuple(shown(name) for name in ops),
         modules=tuple(shown(name) for name in modules),
         lanes=tuple(f"GPU {device} · stream {stream}" if devices > 1 else f"stream {stream}" for device, stream in lanes),

@@ -76,8 +76,8 @@ class SourceFile:
     share: float | None
     lines: int
     launches: int
-    there: bool
-    """Whether its text is known."""
+    text: str | None
+    """None where it is not known."""
     rows: tuple[HotLine | QuietLine | Gap, ...]
 
 
@@ -145,7 +145,7 @@ def _file(
         share=sum(shares) if shares else None,
         lines=len(hot),
         launches=sum(line.seen.line.launches for line in hot),
-        there=text is not None,
+        text=text,
         rows=tuple(rows),
     )
 

@@ -1,12 +1,12 @@
 """All that the page shows of one step, in one record: the templates only lay it out."""
 
 import shlex
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Gpu, Step
 from undertorch.reports.page.heading import Figure, IdleRow, Wait, figures, idle_rows, waits
 from undertorch.reports.page.listing import HotLine, SourceFile, listing
+from undertorch.reports.page.marks import Place
 from undertorch.reports.page.memory import MemoryChart, memory_chart
 from undertorch.reports.page.roofline import Roofline, roofline
 from undertorch.reports.page.span import Span, span
@@ -24,15 +24,6 @@ from undertorch.reports.page.tables import (
 )
 from undertorch.reports.terminal.bounds import verdict
 from undertorch.reports.terminal.runs import Run, busy, runs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineId:
-    """The row of a line in the page."""
-
-    file: str
-    line: int
-    id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +51,8 @@ class StepView:
     missing: tuple[Missing, ...]
     origins: tuple[OriginRow, ...]
     assumptions: tuple[Assumed, ...]
-
-    @property
-    def line_ids(self) -> tuple[LineId, ...]:
-        """Of every line that has launches."""
-        return tuple(_ids(self.files))
-
-    def link(self, file: str, line: int) -> str | None:
-        """The id of a line's row; None where the line has none."""
-        return next((row.id for row in self.line_ids if (row.file, row.line) == (file, line)), None)
-
-
-def _ids(files: Sequence[SourceFile]) -> Iterator[LineId]:
-    for file in files:
-        for row in file.rows:
-            if isinstance(row, HotLine) and file.name is not None:
-                yield LineId(file=file.name, line=row.number, id=row.id)
+    links: dict[Place, str]
+    """The id of each line's row, by file and line."""
 
 
 def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
@@ -84,6 +61,7 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
     all_runs = runs(step)
     whole = span(step)
     seen = step.environment
+    files = listing(step, all_runs, gpu, whole, name)
     return StepView(
         id=name,
         label=label,
@@ -96,7 +74,7 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
         verdict=verdict(step, all_runs),
         figures=figures(step, all_runs, gpu),
         waits=waits(step, all_runs),
-        files=listing(step, all_runs, gpu, whole, name),
+        files=files,
         roofline=roofline(all_runs, gpu),
         memory=memory_chart(step, gpu, whole),
         kernels=kernel_rows(all_runs, gpu),
@@ -105,4 +83,10 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
         missing=missing(all_runs),
         origins=origin_rows(all_runs),
         assumptions=assumptions(step),
+        links={
+            (file.name, row.number): row.id
+            for file in files
+            for row in file.rows
+            if isinstance(row, HotLine) and file.name is not None
+        },
     )

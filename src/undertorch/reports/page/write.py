@@ -8,12 +8,14 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from undertorch.records import Gpu, Step
+from undertorch.records import Dim3, Gpu, Step
 from undertorch.records.files import write_whole
 from undertorch.reports.page.comparison import comparison, labels
 from undertorch.reports.page.data import page_data
+from undertorch.reports.page.marks import often
 from undertorch.reports.page.step import step_view
-from undertorch.reports.page.text import in_script, shown
+from undertorch.reports.page.text import in_script, short, shown
+from undertorch.reports.terminal.numbers import count, flops, percent, size, time
 
 STYLES = ("colours", "base", "head", "source", "kernels", "charts", "timeline", "tables", "narrow", "print")
 """Files of css/, in the order in which they apply."""
@@ -49,22 +51,33 @@ def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:
         # Every text of a step passes through here on its way into the page.
         finalize=lambda value: shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
+    environment.filters.update(
+        time=time, size=size, flops=flops, percent=percent, count=count, by=by, short=short, often=often
+    )
     named = labels(steps)
     views = [
         step_view(step, gpus.get(step.gpu), number, label)
         for number, (step, label) in enumerate(zip(steps, named, strict=True))
     ]
+    sources = list(dict.fromkeys(file.text for view in views for file in view.files if file.text is not None))
     first, script = _read("js", FIRST), "\n".join(_read("js", name) for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}\n}})();'
     return environment.get_template("page.html").render(
-        steps=views,
-        compared=comparison(steps, gpus, named) if len(steps) > 1 else None,
-        data=in_script(step_data(steps, gpus, views)),
-        style=Markup("\n".join(_read("css", name) for name in STYLES)),  # noqa: S704 - the package's own files
-        first=Markup(first),  # noqa: S704
-        script=Markup(script),  # noqa: S704
+        views=views,
+        sources=sources,
+        compared=comparison(steps, gpus, named) if len(steps) > 1 else (),
+        data=in_script(page_data(views, sources)),
+        style=Markup("\n".join(_read("css", name) for name in STYLES)),
+        first=Markup(first),
+        script=Markup(script),
         hashes=f"{_hash(first)} {_hash(script)}",
     )
+
+
+def by(dim: Dim3) -> str:
+    """`132`, `32 × 12` or `8 × 4 × 2`: what is 1 at the end is left out."""
+    last = max((place for place, size in enumerate(dim) if size != 1), default=0)
+    return " × ".join(f"{size:,}" for size in dim[: last + 1])
 
 
 def _read(folder: str, name: str) -> str:

@@ -22,7 +22,7 @@ class Node:
     name: str
     """Such as `AddmmBackward0`."""
     key: tuple[int, int]
-    """The thread that made it and its number there."""
+    """The thread that made it and its number there. Of an AccumulateGrad: of the node that made the gradient it keeps."""
     runs: bool
     """False: it is done, and the engine works on its gradients."""
     parameter: torch.Tensor | None = None
@@ -76,11 +76,12 @@ class Backward:
         if not self._runs:
             return None
         guard = self._guard
+        finished = (guard.finished_thread(), guard.finished_sequence())
         if guard.nodes_running() < len(self._runs):
-            key = (guard.finished_thread(), guard.finished_sequence())
-            return Node(name=_plain(guard.finished_name()), key=key, runs=False)
+            return Node(name=_plain(guard.finished_name()), key=finished, runs=False)
         parameter = getattr(torch._C._current_autograd_node(), "variable", None)
-        key = (guard.running_thread(), guard.running_sequence())
+        running = (guard.running_thread(), guard.running_sequence())
+        key = running if parameter is None else finished
         return Node(name=_plain(guard.running_name()), key=key, runs=True, parameter=parameter)
 
     def made(self, op: int | None) -> bool:

@@ -16,13 +16,14 @@ class Functions:
 
     def follow(self) -> None:
         """Wraps the one method through which every custom Function is called. Call once."""
-        apply = torch.autograd.Function.__dict__["apply"].__func__
+        # A classmethod up to torch 2.13, from 2.14 on one of C's: both are bound by __get__.
+        apply = torch.autograd.Function.__dict__["apply"]
 
         def followed(cls: type, *arguments: Any, **named: Any) -> Any:
             before = self.gradients()
             self._calls.gradients = before or torch.is_grad_enabled()
             try:
-                return apply(cls, *arguments, **named)
+                return apply.__get__(None, cls)(*arguments, **named)
             finally:
                 self._calls.gradients = before
 

@@ -140,7 +140,11 @@ std::unique_ptr<at::ObserverContext> node_starts(const at::RecordFunction& node)
 }
 
 void node_ends(const at::RecordFunction&, at::ObserverContext*) {
-  finished = std::move(running.back());
+  // A node that only keeps a gradient has no number. It runs right after the node that made it, which thus stays
+  // the last one.
+  if (running.back().sequence >= 0) {
+    finished = std::move(running.back());
+  }
   running.pop_back();
 }
 

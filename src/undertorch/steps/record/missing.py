@@ -1,4 +1,4 @@
-"""What torch cannot tell about ops on fake CUDA tensors: shapes it has no rule for, kernels that only a CUDA build has."""
+"""What torch does not know of ops on fake CUDA tensors: some shapes, and kernels that only a CUDA build has."""
 
 from collections.abc import Callable
 from typing import Any

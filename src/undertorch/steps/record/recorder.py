@@ -19,7 +19,7 @@ from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.phases import Moment, Phases
 from undertorch.steps.record.places import Place, Places
 from undertorch.steps.record.refs import Refs, tensors_in
-from undertorch.steps.record.schemas import written
+from undertorch.steps.record.schemas import composed, written
 from undertorch.steps.record.storages import Storages
 from undertorch.steps.record.tape import Tape
 
@@ -58,7 +58,6 @@ class Recorder(TorchDispatchMode):
         self._storages = storages
         self._refs = Refs(storages)
         self._tape = tape
-        self._uses = Uses()
 
     def __torch_dispatch__(
         self,
@@ -77,6 +76,10 @@ class Recorder(TorchDispatchMode):
         if not self._fakes.wanted(func, types, args, named, tensors):
             self._backward.made(None)
             return func(*args, **named)
+        if composed(func):
+            # In inference mode torch leaves to the mode what it takes apart by itself otherwise.
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **named)
         if func in QUESTIONS:
             return self._execution.run(Call(func=func, types=types, args=args, named=named, where=None)).result
         place = self._places.look(sys._getframe(1))
@@ -101,8 +104,6 @@ class Recorder(TorchDispatchMode):
         trains = self._backward.made(number) or self._functions.gradients()
         phase = self._phases.phase(self._moment(func, tensors, place, node, trains))
         microbatch = self._phases.microbatch if phase in IN_A_MICROBATCH else None
-        if phase is Phase.FORWARD or phase is Phase.LOSS:
-            self._uses.note(tensors, number, self._phases.microbatch)
         arguments = self._refs.arguments(func._schema, args, named)
         answer = self._execution.run(Call(func=func, types=types, args=args, named=named, where=place.where))
         outputs = self._outputs(func, answer.result)
@@ -155,7 +156,7 @@ class Recorder(TorchDispatchMode):
             return None, self._phases.updates[-1], None
         if node is None or phase is Phase.RECOMPUTE:
             return None, place, self._modules.path()
-        forward = self._backward.forward_of(node) if node.parameter is None else self._uses.of(node.parameter)
+        forward = self._backward.forward_of(node)
         op = None if forward is None else self._tape.op(forward)
         module = None if op is None else op.module
         if node.parameter is not None:
@@ -183,27 +184,6 @@ def _hidden_detach(func: torch._ops.OpOverload) -> bool:
     """
     above = torch._C.DispatchKey.ADInplaceOrView
     return func is aten.detach.default and not torch._C._dispatch_tls_is_dispatch_key_excluded(above)
-
-
-class Uses:
-    """Which Op of the microbatch's forward used a parameter first: its gradient is kept on behalf of that line."""
-
-    def __init__(self) -> None:
-        self._first: dict[int, int] = {}
-        self._microbatch = 0
-
-    def note(self, tensors: Sequence[torch.Tensor], op: int, microbatch: int) -> None:
-        """An Op of the forward works on these."""
-        if microbatch != self._microbatch:
-            self._microbatch = microbatch
-            self._first.clear()
-        for tensor in tensors:
-            if tensor.requires_grad and tensor.is_leaf:
-                self._first.setdefault(id(tensor), op)
-
-    def of(self, parameter: torch.Tensor) -> int | None:
-        """Id of the first Op that worked on it; None where none was recorded."""
-        return self._first.get(id(parameter))
 
 
 def _on_device(tensors: Sequence[torch.Tensor], named: Mapping[str, Any]) -> bool:

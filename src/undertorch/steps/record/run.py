@@ -55,9 +55,8 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
     backward = Backward(guard, phases.backward_started, phases.backward_ended)
 
     def model_called(arguments: tuple[object, ...], named: dict[str, object]) -> None:
-        samples = leading_dimension(arguments, named)
-        if samples is not None and torch.is_grad_enabled() and not backward.runs:
-            tape.batch(phases.next_microbatch, samples)
+        if torch.is_grad_enabled() and not backward.runs:
+            tape.called(phases.next_microbatch, leading_dimension(arguments, named))
 
     def complete(cut: Cut) -> None:
         try:

@@ -19,3 +19,11 @@ def written(func: torch._ops.OpOverload) -> tuple[int, ...]:
 def makes_a_tensor(func: torch._ops.OpOverload) -> bool:
     """Whether an op has a device to make its result on."""
     return any(argument.name == "device" for argument in func._schema.arguments)
+
+
+@cache
+def composed(func: torch._ops.OpOverload) -> bool:
+    """Whether CUDA takes an op apart into others."""
+    name = func.name()
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    return composite and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA")

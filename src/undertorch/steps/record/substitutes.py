@@ -1,5 +1,6 @@
 """What torch cannot do without a GPU, or in one process that is to end soon, and what stands in for it."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ def substitute(gpu: Gpu, fakes: Fakes, values: Values, storages: Storages, notes
     put(torch.nn.Module, "compile", lambda module, *settings, **named: notes.note(COMPILED))
     put(torch, "save", _save(torch.save, notes))
     put(DataLoader, "__init__", _loader(DataLoader.__init__))
+    # With one GPU it hands its batch on; what it asks for that exists in a CUDA build alone.
+    put(torch.nn.DataParallel, "forward", lambda self, *inputs, **named: self.module(*inputs, **named))
 
 
 def _take_fakes_for_tensors() -> None:
@@ -75,9 +78,12 @@ def _loader(make: Any) -> Any:
     speed.
     """
 
-    def made(self: Any, dataset: Any, *arguments: Any, **named: Any) -> None:
-        named.update(num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False, timeout=0)
-        named["multiprocessing_context"] = None
-        make(self, dataset, *arguments, **named)
+    def made(self: Any, *arguments: Any, **named: Any) -> None:
+        given = inspect.signature(make).bind(self, *arguments, **named)
+        given.arguments.update(
+            num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False, timeout=0
+        )
+        given.arguments["multiprocessing_context"] = None
+        make(*given.args, **given.kwargs)
 
     return made

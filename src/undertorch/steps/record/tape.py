@@ -1,6 +1,6 @@
 """The Ops of the run in their order, and the stretch that is cut out of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from undertorch.records import Memory, MemorySample, Op, Origin, Phase
@@ -23,6 +23,16 @@ class Cut:
     samples: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """A call of a module that is no part of another's."""
+
+    op: int
+    """Id of the next Op."""
+    microbatch: int
+    samples: int | None
+
+
 class Tape:
     """Keeps the Ops since the step before the running one."""
 
@@ -32,7 +42,7 @@ class Tape:
         self._base = 0
         self._ops: list[Op] = []
         self._live: list[int] = []
-        self._batches: list[tuple[int, int, int]] = []
+        self._calls: list[ModelCall] = []
 
     def append(self, op: Op, live_bytes: int) -> None:
         """One more, with the bytes alive after it."""
@@ -40,9 +50,9 @@ class Tape:
         self._live.append(live_bytes)
         self.next += 1
 
-    def batch(self, microbatch: int, samples: int) -> None:
+    def called(self, microbatch: int, samples: int | None) -> None:
         """A model is called with so many samples in a microbatch."""
-        self._batches.append((self.next, microbatch, samples))
+        self._calls.append(ModelCall(op=self.next, microbatch=microbatch, samples=samples))
 
     def op(self, number: int) -> Op | None:
         """The Op of that id; None where it is no longer kept."""
@@ -59,60 +69,59 @@ class Tape:
         """Ops before this id are not needed any more."""
         del self._ops[: before - self._base]
         del self._live[: before - self._base]
-        self._batches = [batch for batch in self._batches if batch[0] >= before]
+        self._calls = [call for call in self._calls if call.op >= before]
         self._base = before
 
     def cut(self, start: Mark, end: int) -> Cut:
         """The Ops from a mark to an id (which is left out)."""
         first, last = start.op - self._base, end - self._base
         ops = self._ops[first:last]
+        calls = [call for call in self._calls if start.op <= call.op < end]
+        beginnings = _beginnings(ops, calls)
         return Cut(
-            ops=_counted_from_zero(ops, start.op),
+            ops=_counted_from_zero(ops, start.op, beginnings),
             memory=_memory(self._live[first:last], start.live_bytes),
-            samples=_samples(batch for batch in self._batches if start.op <= batch[0] < end),
+            samples=_samples(calls, beginnings),
         )
-
-
-def _counted_from_zero(ops: Sequence[Op], base: int) -> tuple[Op, ...]:
-    """Ids and microbatches as they are within the stretch, and what only looked like a forward as what it is."""
-    trained = _trained(ops)
-    numbers = sorted({op.microbatch for op in ops if op.phase is Phase.BACKWARD and op.microbatch is not None})
-    order = {number: index for index, number in enumerate(numbers)}
-    return tuple(
-        replace(
-            op,
-            id=op.id - base,
-            phase=op.phase if op.id in trained or op.phase not in FORWARDS else Phase.OTHER,
-            forward=None if op.forward is None or op.forward < base else op.forward - base,
-            microbatch=None if op.microbatch is None or op.id not in trained else order.get(op.microbatch),
-        )
-        for op in ops
-    )
 
 
 FORWARDS = (Phase.FORWARD, Phase.LOSS)
 
 
-def _trained(ops: Sequence[Op]) -> set[int]:
-    """Ids of the Ops of all phases but those of a forward that no backward follows.
+def _beginnings(ops: Sequence[Op], calls: Sequence[ModelCall]) -> dict[int, int]:
+    """Id of the Op that each microbatch's training begins with: the call of a model that its backward goes back to.
 
-    Whether it follows shows only later: an evaluation with gradients on is none, nor is a metric of the last loss,
-    which stands between two steps ahead of the model's next call and has no backward of its own.
+    Only the backward shows what was trained. What ran before that call with gradients on (an evaluation that forgot to
+    switch them off, a metric of the last loss) was not.
     """
-    followed = {op.microbatch for op in ops if op.phase is Phase.BACKWARD}
     owners = {op.forward for op in ops if op.forward is not None}
-    begun: set[int | None] = set()
-    found: set[int] = set()
+    firsts: dict[int, int] = {}
     for op in ops:
-        if op.phase in FORWARDS:
-            if op.microbatch not in followed:
-                continue
-            if op.module is not None or op.id in owners:
-                begun.add(op.microbatch)
-            if op.microbatch not in begun:
-                continue
-        found.add(op.id)
-    return found
+        if op.phase in FORWARDS and op.id in owners and op.microbatch is not None:
+            firsts.setdefault(op.microbatch, op.id)
+    return {
+        microbatch: max((c.op for c in calls if c.microbatch == microbatch and c.op <= first), default=first)
+        for microbatch, first in firsts.items()
+    }
+
+
+def _counted_from_zero(ops: Sequence[Op], base: int, beginnings: Mapping[int, int]) -> tuple[Op, ...]:
+    """Ids and microbatches as they are within the stretch, and what only looked like a forward as what it is."""
+    numbers = sorted({op.microbatch for op in ops if op.phase is Phase.BACKWARD and op.microbatch is not None})
+    order = {number: index for index, number in enumerate(numbers)}
+    return tuple(_counted(op, base, order, beginnings) for op in ops)
+
+
+def _counted(op: Op, base: int, order: Mapping[int, int], beginnings: Mapping[int, int]) -> Op:
+    number = op.microbatch
+    trained = op.phase not in FORWARDS or (number is not None and op.id >= beginnings.get(number, op.id + 1))
+    return replace(
+        op,
+        id=op.id - base,
+        phase=op.phase if trained else Phase.OTHER,
+        forward=None if op.forward is None or op.forward < base else op.forward - base,
+        microbatch=order.get(number) if trained and number is not None else None,
+    )
 
 
 def _memory(live: Sequence[int], start_bytes: int) -> Memory:
@@ -132,9 +141,10 @@ def _memory(live: Sequence[int], start_bytes: int) -> Memory:
     )
 
 
-def _samples(batches: Iterable[tuple[int, int, int]]) -> int | None:
-    """Each microbatch counts by the first model that it calls."""
+def _samples(calls: Sequence[ModelCall], beginnings: Mapping[int, int]) -> int | None:
+    """Each microbatch counts by the model call that it begins with."""
     first: dict[int, int] = {}
-    for _, microbatch, samples in batches:
-        first.setdefault(microbatch, samples)
+    for call in calls:
+        if call.samples is not None and call.op >= beginnings.get(call.microbatch, call.op + 1):
+            first.setdefault(call.microbatch, call.samples)
     return sum(first.values()) if first else None

@@ -1,4 +1,4 @@
-"""A mixture of experts: each token goes to two of eight, found by comparing in one layer and by one_hot in the other."""
+"""A mixture of experts: each token goes to two of eight, found by comparing in one layer, by one_hot in the next."""
 
 import torch
 import torch.nn.functional as F

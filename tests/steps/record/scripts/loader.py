@@ -66,3 +66,8 @@ for x, y in DataLoader(Letters(), batch_size=8, shuffle=True, num_workers=4, pin
         model(inputs, targets).backward()
     optimizer.step()
     assert evaluate() == 1.0
+    with torch.inference_mode():
+        assert F.dropout(torch.ones(2, 3, device="cuda") @ torch.ones(3, 4, device="cuda"), training=False).shape == (
+            2,
+            4,
+        )

@@ -1,0 +1,355 @@
+"""Convolutions as cuDNN works them off: modelled. FLOPs and bytes are exact, kernels and their geometry are predicted.
+
+FLOPs are 2 · weights · places (of the output; of the input where it is transposed) · batch, each gradient the same;
+a padded edge counts like the rest. cuDNN wants channels last: row-major images are turned before and after. A 1 × 1
+convolution of stride 1 is a matrix product.
+
+What is modelled was recorded on an H200 with cuDNN 9.19 (24 calls in tests/golden/h200_ops.json.gz); cuDNN picks among
+very many kernels, so that names and tiles of other sizes are guesses, and small preparations of strided gradients are
+left out. float32 counts as TF32, which torch allows in convolutions (torch.backends.cudnn.allow_tf32).
+"""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from undertorch.costs.building import ceil_div, inner, memset, pytorch, round_up, temporary
+from undertorch.costs.gemm.launches import launches, modelled
+from undertorch.costs.gemm.product import Product
+from undertorch.costs.geometry.tensor_iterator import channels_last
+from undertorch.costs.registry import cost
+from undertorch.records import DTYPE_BYTES, Dim3, Gpu, Kernel, Kind, Math, Op, TensorRef, Value
+
+TILE_ROWS = 256
+TILE_CHANNELS = 64
+"""Places and channels of the result a block takes at a time (recorded of most; some take 128 places)."""
+
+GRADIENT_TILE = 64
+"""Output and input channels of the gradient of the weight that a block takes."""
+
+RESIDENT = 120
+RESIDENT_SMS = 132
+"""Blocks of a kernel that stays resident, and the GPU's SMs (recorded: 15 × 8; 117 to 126 for gradients of weights)."""
+
+THREADS = 384
+REGISTERS = 168
+SHARED = 231_424
+"""Of Hopper's kernels, recorded of every one."""
+
+TURN = 32
+"""Places and channels of a block that turns an image (recorded)."""
+TURN_THREADS = 256
+
+TURN_SHARED = {4: 4224, 2: 2112}
+"""32 × 33 elements (recorded)."""
+
+PAD_THREADS = 1024
+"""Of a block that pads channels; two blocks an SM (recorded)."""
+
+CHANNELS_OF_A_LOAD = 8
+"""16-bit channels that one access takes; fewer are padded with zeros (recorded for 3 channels)."""
+
+TF32_NOTE = "FLOPs at TF32's rate: torch lets cuDNN use it for float32 unless allow_tf32 is unset."
+MODEL_NOTE = "cuDNN chooses among many kernels; this one is a guess by rules from few recordings."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """Sizes of a convolution; `places` are pixels of one image."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    groups: int
+    kernel: int
+    """Weights along all dimensions of the window, for one pair of channels."""
+    input_places: int
+    output_places: int
+    transposed: bool
+    pointwise: bool
+    """A 1 × 1 window of stride 1 without padding."""
+    nhwc: bool
+    dtype: str
+
+    @property
+    def flops(self) -> int:
+        """Of the convolution, and of either gradient."""
+        places = self.input_places if self.transposed else self.output_places
+        return 2 * self.batch * places * self.inputs * self.outputs // self.groups * self.kernel
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def math(self) -> Math:
+        """The unit that works it off."""
+        known = {"bfloat16": Math.TENSOR_BF16, "float16": Math.TENSOR_FP16, "float32": Math.TENSOR_TF32}
+        return known.get(self.dtype, Math.FP64)
+
+
+@cost("aten::convolution", "aten::_convolution", "aten::cudnn_convolution", "aten::cudnn_convolution_transpose")
+def convolution(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """Reads input and weight, writes the output; a bias is added by a kernel of its own."""
+    source, weight = op.tensors("input") or op.tensors("self"), op.tensor("weight")
+    result = op.results[0]
+    if result.elements == 0:
+        return ()
+    sizes = _sizes(op, source[0], weight, result)
+    kernels = _product(sizes, gpu, "forward", source[0], weight, result)
+    bias = op.tensors("bias")
+    added = _with_bias(op, gpu, result, bias[0]) if bias else ()
+    return (*kernels, *added)
+
+
+@cost("aten::convolution_backward")
+def convolution_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """The gradients that `output_mask` asks for: of the input, of the weight, and of the bias as a sum."""
+    grad, source, weight = op.tensor("grad_output"), op.tensor("input"), op.tensor("weight")
+    to_input, to_weight, to_bias = op.outputs
+    if grad.elements == 0:
+        return ()
+    sizes = _sizes(op, source, weight, grad)
+    kernels: tuple[Kernel, ...] = ()
+    if to_input is not None:
+        kernels += _product(sizes, gpu, "input", grad, weight, to_input)
+    if to_weight is not None:
+        kernels += _product(sizes, gpu, "weight", grad, source, to_weight)
+    if to_bias is not None:
+        dims = tuple(dim for dim in range(len(grad.shape)) if dim != 1)
+        kernels += inner(
+            op, gpu, "aten::sum", to_bias, overload="dim_IntList", self=grad, dim=dims, keepdim=False, dtype=None
+        )
+    return kernels
+
+
+def _sizes(op: Op, source: TensorRef, weight: TensorRef, result: TensorRef) -> Convolution:
+    transposed = op.name.endswith("_transpose") or next(
+        (argument.value is True for argument in op.arguments if argument.name == "transposed"), False
+    )
+    groups = op.arg("groups")
+    shared = weight.shape[1] * (groups if isinstance(groups, int) else 1)
+    inputs, outputs = (weight.shape[0], shared) if transposed else (shared, weight.shape[0])
+    kernel = prod(weight.shape[2:])
+    return Convolution(
+        batch=source.shape[0],
+        inputs=inputs,
+        outputs=outputs,
+        groups=groups if isinstance(groups, int) else 1,
+        kernel=kernel,
+        input_places=prod(source.shape[2:]),
+        output_places=prod(result.shape[2:]),
+        transposed=transposed,
+        pointwise=kernel == 1 and _all(op.arg("stride"), 1) and _all(op.arg("padding"), 0),
+        nhwc=_nhwc(source) or _nhwc(weight),
+        dtype=source.dtype,
+    )
+
+
+def _product(
+    sizes: Convolution, gpu: Gpu, wanted: str, first: TensorRef, second: TensorRef, result: TensorRef
+) -> tuple[Kernel, ...]:
+    """The kernels that make the output, the gradient of the input or that of the weight out of two tensors."""
+    read, written = first.bytes + second.bytes, result.bytes
+    if sizes.pointwise and sizes.groups == 1 and sizes.dtype in ("float16", "bfloat16"):
+        return _as_matrices(sizes, gpu, wanted, read, written)
+    main = _main(sizes, gpu, wanted, read, written)
+    if sizes.pointwise or sizes.groups > 1:
+        return main
+    given = (second, first) if wanted == "input" else (first, second)
+    before = [kernel for tensor in given for kernel in _prepared(sizes, gpu, tensor)]
+    return (*before, *main, *_returned(sizes, gpu, result))
+
+
+def _as_matrices(sizes: Convolution, gpu: Gpu, wanted: str, read: int, written: int) -> tuple[Kernel, ...]:
+    """A 1 × 1 convolution: places × channels times channels × channels (for the weight, times places × channels)."""
+    places = sizes.batch * sizes.output_places
+    inputs, outputs = sizes.inputs, sizes.outputs
+    if sizes.nhwc or wanted == "weight":
+        rows, columns, inner_size, layout = {
+            "forward": (places, outputs, inputs, "rc"),
+            "input": (places, inputs, outputs, "rr"),
+            "weight": (outputs, inputs, places, "cr"),
+        }[wanted]
+        batch = 1
+    else:
+        # Row-major images are a matrix of channels × places each.
+        rows, inner_size, layout = (outputs, inputs, "rr") if wanted == "forward" else (inputs, outputs, "cr")
+        columns, batch = sizes.output_places, sizes.batch
+    contiguous = columns * sizes.itemsize if layout != "rc" else inner_size * sizes.itemsize
+    product = Product(
+        rows=rows,
+        columns=columns,
+        inner=inner_size,
+        batch=batch,
+        layout=layout,
+        dtype=sizes.dtype,
+        alignment=next(size for size in (16, 8, 4, 2, 1) if contiguous % size == 0),
+    )
+    found = launches(product, gpu, read=read, written=written)
+    return tuple(replace(kernel, kind=Kind.CONVOLUTION) if kernel.kind is Kind.MATMUL else kernel for kernel in found)
+
+
+def _main(sizes: Convolution, gpu: Gpu, wanted: str, read: int, written: int) -> tuple[Kernel, ...]:
+    """The implicit matrix product, and the counter by which its blocks take tiles in turn."""
+    kernel = modelled(
+        pytorch(
+            _name(sizes, gpu, wanted),
+            Kind.CONVOLUTION,
+            _grid(sizes, gpu, wanted),
+            THREADS if _resident(sizes, gpu) else 128,
+            read=read,
+            written=written,
+            flops=sizes.flops,
+            math=sizes.math,
+            registers=REGISTERS if _resident(sizes, gpu) else None,
+            shared=SHARED if _resident(sizes, gpu) else None,
+            note=TF32_NOTE if sizes.dtype == "float32" else MODEL_NOTE,
+            library="cuDNN",
+        )
+    )
+    if not _resident(sizes, gpu):
+        return (kernel,)
+    if wanted != "weight":
+        return memset(4), kernel
+    # Blocks split the places among themselves; a small kernel adds their parts up.
+    parts = replace(
+        kernel,
+        name=kernel.name.replace("execute_segment_k_on_kernel", "execute_split_k_kernel"),
+        block=(128, 1, 1),
+        registers=None,
+        shared_bytes=None,
+        resources_origin=None,
+        min_bytes_read=written,
+        flops=0,
+        math=None,
+        note=MODEL_NOTE,
+    )
+    prepared = modelled(
+        pytorch(
+            "init_device_workspace_kernel",
+            Kind.CONVOLUTION,
+            1,
+            1,
+            read=0,
+            written=0,
+            flops=0,
+            registers=16,
+            shared=0,
+            library="cuDNN",
+        )
+    )
+    return prepared, kernel, parts
+
+
+def _name(sizes: Convolution, gpu: Gpu, wanted: str) -> str:
+    direction = {"forward": "fprop", "input": "dgrad", "weight": "wgrad_indexed"}[wanted]
+    types = {
+        "bfloat16": "bf16bf16_bf16f32_f32",
+        "float16": "f16f16_f16f32_f32",
+        "float32": "f32f32_tf32f32_f32",
+    }.get(sizes.dtype, "f64f64_f64f64_f64")
+    if _resident(sizes, gpu):
+        step = 64 if wanted == "weight" and sizes.itemsize == 2 else 32
+        tile = (
+            f"{GRADIENT_TILE}x{GRADIENT_TILE}x{step}" if wanted == "weight" else f"{TILE_ROWS}x{TILE_CHANNELS}x{step}"
+        )
+        split = "on" if wanted == "weight" else "off"
+        return (
+            f"sm90_xmma_{direction}_implicit_gemm_{types}_nhwckrsc_nhwc_tilesize{tile}_warpgroupsize1x1x1_g1_"
+            f"execute_segment_k_{split}_kernel__5x_cudnn"
+        )
+    return f"sm80_xmma_{direction}_implicit_gemm_{types}_nhwckrsc_nhwc"
+
+
+def _grid(sizes: Convolution, gpu: Gpu, wanted: str) -> Dim3:
+    if wanted == "weight":
+        tiles = ceil_div(sizes.outputs, GRADIENT_TILE) * ceil_div(sizes.inputs * sizes.kernel, GRADIENT_TILE)
+        resident = RESIDENT * gpu.sms // RESIDENT_SMS
+        # As many parts of the places as fill the GPU once.
+        return (tiles * max(1, resident // tiles), 1, 1) if _resident(sizes, gpu) else (tiles, 1, gpu.sms)
+    places = sizes.input_places if wanted == "input" else sizes.output_places
+    channels = sizes.inputs if wanted == "input" else sizes.outputs
+    rows = ceil_div(sizes.batch * places, TILE_ROWS)
+    columns = ceil_div(channels // sizes.groups, TILE_CHANNELS) * sizes.groups
+    if not _resident(sizes, gpu):
+        return rows, columns, 1
+    blocks = min(RESIDENT * gpu.sms // RESIDENT_SMS, rows * columns)
+    return ceil_div(blocks, 8), min(blocks, 8), 1
+
+
+def _resident(sizes: Convolution, gpu: Gpu) -> bool:
+    """Whether Hopper's kernels take it: channels that fill accesses of 16 bytes, and no groups."""
+    hopper = gpu.compute_capability is not None and gpu.compute_capability[0] == 9
+    whole = (sizes.inputs * sizes.itemsize) % 16 == 0 and (sizes.outputs * sizes.itemsize) % 16 == 0
+    return hopper and whole and sizes.groups == 1 and sizes.dtype != "float64"
+
+
+def _prepared(sizes: Convolution, gpu: Gpu, tensor: TensorRef) -> tuple[Kernel, ...]:
+    """Row-major images and weights are turned to channels last; few 16-bit channels are padded with zeros."""
+    batch, channels, *rest = tensor.shape
+    filled = batch * prod(rest) * round_up(channels, CHANNELS_OF_A_LOAD) * tensor.itemsize
+    cleared = (memset(filled),) if _narrow(tensor) else ()
+    if not sizes.nhwc:
+        return (*cleared, _turned(tensor, to_channels_last=True))
+    return (*cleared, _padded(gpu, tensor)) if _narrow(tensor) else ()
+
+
+def _returned(sizes: Convolution, gpu: Gpu, tensor: TensorRef) -> tuple[Kernel, ...]:
+    """A result is turned back, or freed of its padding."""
+    if not sizes.nhwc:
+        return (_turned(tensor, to_channels_last=False),)
+    return (_padded(gpu, tensor),) if _narrow(tensor) else ()
+
+
+def _narrow(tensor: TensorRef) -> bool:
+    return tensor.itemsize == 2 and tensor.shape[1] % CHANNELS_OF_A_LOAD != 0
+
+
+def _turned(tensor: TensorRef, *, to_channels_last: bool) -> Kernel:
+    batch, channels, *rest = tensor.shape
+    return _moved(
+        "nchwToNhwcKernel" if to_channels_last else "nhwcToNchwKernel",
+        (ceil_div(prod(rest), TURN), ceil_div(channels, TURN), batch),
+        TURN_THREADS,
+        tensor,
+        32 if to_channels_last or tensor.itemsize == 4 else 36,
+        TURN_SHARED.get(tensor.itemsize),
+    )
+
+
+def _padded(gpu: Gpu, tensor: TensorRef) -> Kernel:
+    return _moved("nhwcAddPaddingKernel", (2 * gpu.sms, 1, 1), PAD_THREADS, tensor, 30, 0)
+
+
+def _moved(name: str, grid: Dim3, threads: int, tensor: TensorRef, registers: int, shared: int | None) -> Kernel:
+    return modelled(
+        pytorch(
+            name,
+            Kind.COPY,
+            grid,
+            threads,
+            read=tensor.bytes,
+            written=tensor.bytes,
+            flops=0,
+            registers=registers,
+            shared=shared,
+            library="cuDNN",
+        )
+    )
+
+
+def _with_bias(op: Op, gpu: Gpu, result: TensorRef, bias: TensorRef) -> tuple[Kernel, ...]:
+    """`output.add_(bias)`, the bias as 1 × channels × 1 × 1."""
+    rank = len(result.shape)
+    shape = tuple(bias.shape[0] if dim == 1 else 1 for dim in range(rank))
+    spread = replace(temporary(shape, bias.dtype, bias.device, 4), storage=bias.storage, offset=bias.offset)
+    return inner(op, gpu, "aten::add_", result, overload="Tensor", self=result, other=spread, alpha=1)
+
+
+def _nhwc(tensor: TensorRef) -> bool:
+    return channels_last(tensor) and not tensor.contiguous
+
+
+def _all(value: Value, wanted: int) -> bool:
+    return all(size == wanted for size in value) if isinstance(value, tuple) else value == wanted

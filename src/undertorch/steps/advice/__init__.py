@@ -1,0 +1,62 @@
+"""What is worth changing in a script, found in its step: from the step's own figures, and only what can be done now."""
+
+from undertorch.records import Advice, Gpu, Step
+from undertorch.records.totals import busy_us
+from undertorch.steps.advice.attention import explicit_attention
+from undertorch.steps.advice.casts import weight_casts
+from undertorch.steps.advice.chains import chains
+from undertorch.steps.advice.copies import copies
+from undertorch.steps.advice.dataflow import Queue, Saving
+from undertorch.steps.advice.host import launching, waiting
+from undertorch.steps.advice.loss import cross_entropy
+from undertorch.steps.advice.matmul import misaligned, without_tf32
+from undertorch.steps.advice.update import clipping, optimizer
+
+__all__ = ["advise"]
+
+WORTH = 0.01
+"""Share of the busy time below which nothing is said."""
+
+FINDERS = (
+    cross_entropy,
+    explicit_attention,
+    optimizer,
+    clipping,
+    weight_casts,
+    copies,
+    chains,
+    without_tf32,
+    misaligned,
+    waiting,
+    launching,
+)
+"""In this order: what one of them takes up is no more the next one's, so that no launch is saved twice."""
+
+
+def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
+    """What is worth changing, the largest saving first; nothing that saves less than 1 % of the busy time.
+
+    `saves_us` is time of the step as the figures of its launches have it, `saves_bytes` what would be moved less to
+    and from global memory. A fused kernel is taken to be no faster than the slowest launch that it replaces.
+    """
+    queue = Queue(step, gpu)
+    least = WORTH * busy_us(step.launches)
+    found: list[Saving] = []
+    taken: set[int] = set()
+    for find in FINDERS:
+        for saving in find(queue, frozenset(taken)):
+            if saving.saves_us > 0 and saving.saves_us >= least:
+                found.append(saving)
+                taken |= saving.ops
+    found.sort(key=lambda saving: -saving.saves_us)
+    return tuple(
+        Advice(
+            kind=saving.kind,
+            lines=queue.lines(saving.about or saving.ops),
+            saves_us=saving.saves_us,
+            saves_bytes=saving.saves_bytes,
+            what=saving.what,
+            op=saving.op,
+        )
+        for saving in found
+    )

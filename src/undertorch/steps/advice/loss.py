@@ -1,0 +1,91 @@
+"""Cross entropy that goes over its logits again and again: casts, log-softmax, and their gradients, each a kernel."""
+
+from collections.abc import Iterator
+
+from undertorch.records import Kind, Op, TensorRef
+from undertorch.steps.advice.dataflow import Queue, Saving, largest
+
+PASSES = 3
+"""Of a compiled loss over its logits: forward reads them, backward reads them again and writes their gradient."""
+
+
+def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
+    """One saving a loss: all that is done to tensors of the size of its logits besides the matmuls."""
+    seen: set[int] = set()
+    for op in queue.step.ops:
+        if (
+            op.name not in ("aten::_log_softmax", "aten::_softmax")
+            or op.id in seen | taken
+            or not _feeds_loss(queue, op)
+        ):
+            continue
+        logits = _logits(queue, op)
+        about = frozenset(_about(queue, logits, op))
+        seen |= about
+        moved = queue.moved(about)
+        passes = PASSES if _has_backward(queue, about) else 1
+        least = passes * logits.bytes
+        if moved is None or moved <= least or _all_matmul(queue, about):
+            continue
+        rows, classes = logits.elements // logits.shape[-1], logits.shape[-1]
+        linear = queue.source(logits, op.id)
+        from_matmul = linear is not None and Kind.MATMUL in queue.kinds(linear)
+        yield Saving(
+            kind="cross-entropy",
+            ops=about,
+            about=frozenset([op.id]),
+            saves_us=queue.time_us(about) - queue.fused_us(about, least, kernels=min(passes, 2)),
+            saves_bytes=moved - least,
+            what=(
+                f"The loss moves its {rows:,} × {classes:,} logits {moved / logits.bytes:.0f} times over, since casts, "
+                "log-softmax and their gradients are kernels of their own. Put the loss, with its cast, into a function "
+                f"and torch.compile that: forward then reads the {logits.dtype} logits once, backward reads them and "
+                "writes their gradient."
+                + (
+                    " A loss that takes in the last linear layer and goes by chunks of rows keeps no logits at all."
+                    if from_matmul
+                    else ""
+                )
+            ),
+            op="linear_cross_entropy" if from_matmul else "cross_entropy",
+        )
+
+
+def _feeds_loss(queue: Queue, softmax: Op) -> bool:
+    """Whether its result, cast or not, is what a negative log-likelihood reads."""
+    reached = {tensor.storage for tensor in softmax.results}
+    for number in range(softmax.id + 1, softmax.id + 8):
+        op = queue.ops.get(number)
+        if op is None or not reached & {tensor.storage for tensor in op.inputs}:
+            continue
+        if op.name.startswith("aten::nll_loss"):
+            return True
+        reached |= {tensor.storage for tensor in op.results}
+    return False
+
+
+def _logits(queue: Queue, softmax: Op) -> TensorRef:
+    """The tensor that the loss begins with: behind the casts."""
+    tensor = softmax.inputs[0]
+    number = softmax.id
+    while (source := queue.source(tensor, number)) is not None and source.name == "aten::_to_copy":
+        tensor, number = source.inputs[0], source.id
+    return tensor
+
+
+def _about(queue: Queue, logits: TensorRef, softmax: Op) -> Iterator[int]:
+    """What is done to tensors of the logits' size, by the loss or on their way there and back."""
+    for number in queue.runs:
+        op = queue.ops[number]
+        if largest(op) != logits.elements or Kind.MATMUL in queue.kinds(op):
+            continue
+        if op.microbatch == softmax.microbatch:
+            yield number
+
+
+def _has_backward(queue: Queue, ops: frozenset[int]) -> bool:
+    return any(queue.ops[number].node is not None for number in ops)
+
+
+def _all_matmul(queue: Queue, ops: frozenset[int]) -> bool:
+    return not any(queue.kinds(queue.ops[number]) - {Kind.MATMUL} for number in ops)

@@ -1,0 +1,121 @@
+"""Matmuls that the GPU has a faster way for: TF32, or rows that begin where its loads can."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from undertorch import costs
+from undertorch.records import Argument, Kernel, Kind, Math, Op, TensorRef
+from undertorch.steps.advice.dataflow import Queue, Saving
+from undertorch.steps.predict.times import timing
+
+ALIGNED = 16
+"""Bytes that a row has to begin at a multiple of for tensor cores to be fed at full width (cuBLAS, Tensor Core Usage)."""
+MULTIPLE = 64
+"""Elements that a padded size is a multiple of: 128 bytes of 16-bit numbers, a line of the L2 cache."""
+
+SET_ALREADY = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
+"""Words of a script that turns TF32 on or off itself; the times here take it to be off."""
+
+
+def without_tf32(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
+    """float32 matmuls on a GPU whose tensor cores take TF32."""
+    sources = queue.step.environment.sources.values()
+    if Math.TENSOR_TF32 not in queue.gpu.peaks or any(word in text for text in sources for word in SET_ALREADY):
+        return
+    saved, ops = 0.0, set()
+    for number, some in queue.runs.items():
+        for run in some:
+            kernel = run.launch.kernel
+            if kernel.kind is Kind.MATMUL and kernel.math is Math.FP32 and number not in taken:
+                saved += run.time_us * (1 - _ratio(queue, (replace(kernel, math=Math.TENSOR_TF32),), (kernel,)))
+                ops.add(number)
+    yield Saving(
+        kind="tf32",
+        ops=frozenset(),
+        about=frozenset(ops),
+        saves_us=saved,
+        saves_bytes=0,
+        what=(
+            "These matmuls are float32 on the CUDA cores. torch.set_float32_matmul_precision('high') lets the tensor "
+            "cores do them in TF32, with a mantissa of 10 bits in the factors and sums in float32; autocast to "
+            "bfloat16 would also halve the bytes."
+        ),
+    )
+
+
+def _ratio(queue: Queue, new: tuple[Kernel, ...], old: tuple[Kernel, ...]) -> float:
+    """Predicted time of kernels over that of others, at most 1."""
+    before = sum(timing(kernel, queue.gpu, None).time_us for kernel in old)
+    after = sum(timing(kernel, queue.gpu, None).time_us for kernel in new)
+    return min(1.0, after / before) if before else 1.0
+
+
+def misaligned(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
+    """Matmuls whose rows begin off a multiple of 16 bytes, by the size that makes them do so."""
+    by_size: dict[int, list[tuple[int, float]]] = {}
+    for number in queue.runs:
+        op = queue.ops[number]
+        if number in taken or Kind.MATMUL not in queue.kinds(op):
+            continue
+        sizes = odd_sizes(op)
+        if not sizes:
+            continue
+        old, new = costs.kernels(op, queue.gpu), costs.kernels(padded(op, sizes), queue.gpu)
+        if not old or not new:
+            continue
+        by_size.setdefault(max(sizes), []).append((number, queue.time_us([number]) * (1 - _ratio(queue, new, old))))
+    for size, some in by_size.items():
+        yield Saving(
+            kind="alignment",
+            ops=frozenset(),
+            about=frozenset(number for number, _ in some),
+            saves_us=sum(saved for _, saved in some),
+            saves_bytes=None,
+            what=(
+                f"A dimension of {size:,} makes rows begin off a multiple of {ALIGNED} bytes, and these "
+                f"{len(some):,} matmuls run on slower kernels for it. Pad it to {_up(size):,} (a multiple of "
+                f"{MULTIPLE}); of a vocabulary, the added tokens never occur."
+            ),
+        )
+
+
+def odd_sizes(op: Op) -> set[int]:
+    """Sizes of a matmul's dimensions that rows (or columns) of its matrices are apart by, off a multiple of 16 bytes."""
+    found = set()
+    for tensor in (*op.inputs, *op.results):
+        if len(tensor.shape) >= 2:
+            for stride in tensor.strides[-2:]:
+                if stride != 1 and stride * tensor.itemsize % ALIGNED and stride in tensor.shape:
+                    found.add(stride)
+    return found
+
+
+def padded(op: Op, sizes: set[int]) -> Op:
+    """The Op with those sizes rounded up, its tensors laid out in the same order."""
+
+    def value(given: object) -> object:
+        if isinstance(given, TensorRef):
+            return _padded(given, sizes)
+        return tuple(value(one) for one in given) if isinstance(given, tuple) else given
+
+    return replace(
+        op,
+        arguments=tuple(Argument(name=one.name, value=value(one.value)) for one in op.arguments),  # type: ignore[arg-type]
+        outputs=tuple(None if one is None else _padded(one, sizes) for one in op.outputs),
+    )
+
+
+def _padded(tensor: TensorRef, sizes: set[int]) -> TensorRef:
+    shape = tuple(_up(size) if size in sizes else size for size in tensor.shape)
+    strides = list(tensor.strides)
+    step = 1
+    for dimension in sorted(range(len(shape)), key=lambda number: (tensor.strides[number], -number)):
+        if tensor.strides[dimension]:
+            strides[dimension] = step
+            step *= shape[dimension]
+    return replace(tensor, shape=shape, strides=tuple(strides))
+
+
+def _up(size: int) -> int:
+    return ceil(size / MULTIPLE) * MULTIPLE
