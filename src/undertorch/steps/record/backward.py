@@ -22,7 +22,7 @@ class Node:
     name: str
     """Such as `AddmmBackward0`."""
     key: tuple[int, int]
-    """The thread that made it and its number there. Of an AccumulateGrad: of the node that made the gradient it keeps."""
+    """The thread that made it and its number there; of an AccumulateGrad those of the node that made the gradient."""
     runs: bool
     """False: it is done, and the engine works on its gradients."""
     parameter: torch.Tensor | None = None
