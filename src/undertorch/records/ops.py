@@ -16,6 +16,7 @@ class Where:
     line: int
     """Counted from 1: the line that was running, not the `def`."""
     function: str
+    """With what it stands in: `Attention.forward`, `main.<locals>.step`, `<module>`."""
 
 
 Scalar = bool | int | float | str | None

@@ -42,7 +42,7 @@ def test_the_only_backward_op_at_the_line_of_backward_is_the_gradient_of_the_los
 
 def test_a_linear_layer_is_found_at_its_call_below_the_calls_that_led_to_it(gpt2, line_of):
     (op,) = (op for op in gpt2.ops if op.name == "aten::addmm" and op.module == "blocks.7.proj")
-    assert (op.where.function, op.where.line) == ("forward", line_of(SCRIPT, "x = x + self.proj("))
+    assert (op.where.function, op.where.line) == ("Block.forward", line_of(SCRIPT, "x = x + self.proj("))
     assert [frame.line for frame in op.chain] == [
         line_of(SCRIPT, "h = block(h)"),
         line_of(SCRIPT, "loss = model(x, y)"),

@@ -77,7 +77,7 @@ class Places:
     def _where(self, code: CodeType, line: int, name: str) -> Where:
         key = (code, line)
         if key not in self._wheres:
-            self._wheres[key] = Where(file=name, line=line, function=code.co_name)
+            self._wheres[key] = Where(file=name, line=line, function=code.co_qualname)
         return self._wheres[key]
 
     def _classify(self, code: CodeType) -> str | None:
