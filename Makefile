@@ -14,7 +14,7 @@ help:
 	@echo "make test       ruff, mypy, pytest"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make lint       ruff and mypy alone"
-	@echo "make bench      start-up, and predicted times beside recorded ones"
+	@echo "make bench      start-up, what seeing costs, predicted beside recorded, and the tables in docs/accuracy.md"
 	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
 	@echo "make outputs    put what see really prints into README.md and docs/see.md"
 	@echo "make schema     write docs/schemas/see-1.schema.json"
@@ -45,12 +45,17 @@ test-slow: install
 
 bench: install
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/see_cost.py
 	$(BIN)/python benchmarks/gpt2_against_h200.py
+	$(BIN)/python benchmarks/scripts_against_h200.py
+	$(BIN)/python docs/tables.py
 
 golden: install
 	$(BIN)/python benchmarks/golden_ops.py tests/golden/h200_ops.json.gz
 	$(BIN)/python benchmarks/golden_edge_cases.py tests/golden/h200_edge_ops.json.gz
 	$(BIN)/python benchmarks/golden_gemms.py tests/golden/h200_gemms.json.gz
+	$(BIN)/python benchmarks/golden_steps.py tests/golden/h200_steps.json.gz
+	$(BIN)/python benchmarks/golden_scripts.py tests/golden/h200_scripts.json
 
 outputs: install
 	$(BIN)/python docs/outputs.py

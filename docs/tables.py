@@ -1,0 +1,86 @@
+"""Makes the tables of docs/accuracy.md from benchmarks/results/: `make tables`.
+
+A table stands between `<!-- table NAME -->` and `<!-- end -->`; NAME is a function here.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "accuracy.md"
+
+
+def result(name: str) -> dict:
+    """A benchmark's last result."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def table(head: list[str], rows: list[list[object]]) -> str:
+    """A Markdown table; all columns but the first are figures."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def kinds() -> str:
+    """Busy time of the GPT-2 step by kind of kernel."""
+    rows = [row for row in result("gpt2_against_h200")["rows"] if "kind" in row]
+    predicted, measured = (sum(row[key] for row in rows) for key in ("predicted_us", "measured_us"))
+    cells = [
+        [
+            r["kind"],
+            r["launches"],
+            f"{r['predicted_us'] / 1e3:.2f}",
+            f"{r['measured_us'] / 1e3:.2f}",
+            f"{r['ratio']:.2f}",
+        ]
+        for r in rows
+    ]
+    whole = ["**all**", sum(r["launches"] for r in rows), f"{predicted / 1e3:.2f}", f"{measured / 1e3:.2f}"]
+    return table(
+        ["kind", "launches", "predicted ms", "measured ms", "ratio"], [*cells, [*whole, f"{predicted / measured:.3f}"]]
+    )
+
+
+def scripts() -> str:
+    """Step time and peak memory of whole scripts."""
+    return table(
+        ["script", "step predicted", "measured", "peak memory predicted", "measured"],
+        [
+            [
+                f"`{r['script']}`",
+                f"{r['step_us predicted'] / 1e3:.1f} ms",
+                f"{r['step_us measured'] / 1e3:.1f} ms",
+                f"{r['peak_bytes predicted'] / 1e9:.2f} GB",
+                f"{r['peak_bytes measured'] / 1e9:.2f} GB",
+            ]
+            for r in result("scripts_against_h200")["rows"]
+        ],
+    )
+
+
+def cost() -> str:
+    """What seeing costs."""
+    content = result("see_cost")
+    rows = [[r["what"], f"{r['seconds']} s" if "seconds" in r else f"{r['GiB']} GiB"] for r in content["rows"]]
+    return table([f"`see` of GPT-2 124M, {content['machine']}", ""], rows)
+
+
+TABLES: tuple[Callable[[], str], ...] = (kinds, scripts, cost)
+
+
+def main() -> None:
+    """Fills in every table of the page."""
+    text = PAGE.read_text()
+    for made in TABLES:
+        block = rf"(<!-- table {made.__name__} -->\n).*?(\n<!-- end -->)"
+        text, found = re.subn(block, lambda m, made=made: m[1] + made() + m[2], text, flags=re.S)
+        if found != 1:
+            raise SystemExit(f"{PAGE.name} has {found} places for the table {made.__name__}; one is needed.")
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
