@@ -1,6 +1,7 @@
 """The contract of `undertorch compare`: exit statuses, sentences, the file that it writes."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from undertorch.cli.main import run
 from undertorch.records import Origin, Step
 from undertorch.records.comparison_files import SCHEMA, schema
 from undertorch.records.files import write_steps
+from undertorch.steps.budgets import parse_budgets
 
 SLOWER = replace(STEP, step_us=2200.0, memory=replace(STEP.memory, peak_bytes=31_000_000_000))
-PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas" / f"compare-{SCHEMA}.schema.json"
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "docs" / "schemas" / f"compare-{SCHEMA}.schema.json"
 
 
 @pytest.fixture
@@ -162,6 +165,13 @@ def test_a_place_that_cannot_be_written_is_said_first(files, capsys, tmp_path):
     out, err = capsys.readouterr()
     assert out == ""
     assert len(sentences(err)) == 1
+
+
+def test_the_workflow_of_the_page_is_the_example_and_its_budgets_are_budgets():
+    example = (ROOT / "examples" / "compare-in-ci.yml").read_text(encoding="utf-8")
+    assert f"```yaml\n{example}```" in (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    (budgets,) = re.findall(r"--fail-on (\S+)", example)
+    assert [budget.metric for budget in parse_budgets(budgets)] == ["step", "bytes", "memory"]
 
 
 def test_the_published_schema_is_the_one_that_the_records_make():

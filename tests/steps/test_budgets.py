@@ -81,6 +81,12 @@ def test_growth_up_to_the_budget_holds_and_beyond_it_does_not(text, after_us, ex
     assert verdict(text, STEP, replace(STEP, step_us=after_us)) is expected
 
 
+def test_ten_percent_is_no_overrun_of_ten_percent_in_floating_point_either():
+    """77.11 − 70.1 is more than 10 % of 70.1 in floats, by 7e-15."""
+    assert 77.11 - 70.1 > 0.1 * 70.1
+    assert verdict("step+10%", replace(STEP, step_us=70.1), replace(STEP, step_us=77.11)) is Verdict.HOLDS
+
+
 def test_each_figure_has_its_budget():
     """STEP is 1890 µs busy, in 11 launches, with a peak of 30.4 GB. A matmul of 300 µs and 90 MB is left out."""
     less = with_launches(*(one for one in STEP.launches if one.start_us != 950))

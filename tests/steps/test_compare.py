@@ -61,6 +61,12 @@ def test_lines_of_the_same_text_in_one_function_go_by_their_order():
     assert matches(compared(before, after)) == {("same", 2, 2), ("same", 4, 3), ("gone", 3, None)}
 
 
+def test_as_many_lines_of_the_same_text_keep_their_order_whatever_lies_between():
+    before = "def f(x):\n    x = g(x)  # 1 µs\n    a()\n    x = g(x)  # 3 µs\n    b()\n    c()\n"
+    after = "def f(x):\n    x = g(x)  # 1 µs\n    b()\n    c()\n    x = g(x)  # 3 µs\n"
+    assert matches(compared(before, after)) == {("same", 2, 2), ("same", 4, 5)}
+
+
 def test_of_three_lines_of_the_same_text_the_one_that_went_is_found_by_its_neighbours():
     before = "def f(x):\n    x = g(x)  # 1 µs\n    a()\n    x = g(x)  # 2 µs\n    b()\n    x = g(x)  # 3 µs\n    c()\n"
     after = "def f(x):\n    a()\n    x = g(x)  # 2 µs\n    b()\n    x = g(x)  # 3 µs\n    c()\n"
@@ -89,6 +95,12 @@ def test_a_line_with_a_few_characters_changed_is_edited():
 def test_a_statement_that_a_formatter_broke_over_rows_is_edited():
     before = "def f(x):\n    loss = F.cross_entropy(logits.view(-1, V), y.view(-1))  # 9 µs\n"
     after = "def f(x):\n    loss = F.cross_entropy(  # 9 µs\n        logits.view(-1, V),\n        y.view(-1),\n    )\n"
+    assert matches(compared(before, after)) == {("edited", 2, 2)}
+
+
+def test_a_line_that_assigns_to_the_same_names_is_edited_whatever_is_on_its_right():
+    before = "def f(x):\n    q, k, v = self.qkv(x).split(width, dim=2)  # 9 µs\n"
+    after = "def f(x):\n    q, k, v = self.qkv(x).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # 12 µs\n"
     assert matches(compared(before, after)) == {("edited", 2, 2)}
 
 

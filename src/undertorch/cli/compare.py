@@ -34,6 +34,7 @@ def compare(
     """
     from undertorch.records.comparison_files import to_json
     from undertorch.records.comparisons import Verdict
+    from undertorch.records.files import write_whole
     from undertorch.reports.terminal.comparison import budget_sentence, show_comparison
     from undertorch.steps import compare as steps
     from undertorch.steps.budgets import judge, not_paired, parse_budgets
@@ -57,7 +58,7 @@ def compare(
             show_comparison(comparison, some)
         if json is not None:
             with writing(json):
-                json.write_bytes(data)
+                write_whole(json, data)
     for gpu, lacks in alone:
         say(f"{gpu}: the file {lacks} has no step of it, so it is not compared.")
     broken = [one for one in everything if one.verdict is not Verdict.HOLDS]

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from undertorch.cli.exits import BadInput, say
+from undertorch.cli.exits import BadInput, Status, say
 from undertorch.cli.outputs import STDOUT, check_writable, write_out, writing
 from undertorch.cli.progress import progress
+from undertorch.cli.several import see_several
 
 REFERENCE = "H200"
 """The GPU that is predicted for where none is named: the one that the predictions are measured against."""
@@ -20,7 +21,10 @@ def see(
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A GPU (see undertorch gpus), or a spec sheet of your own: my_gpu.toml."),
+        typer.Option(
+            metavar="NAME[,NAME…]",
+            help="A GPU (see undertorch gpus), or a spec sheet of your own: my_gpu.toml. Several: a run for each.",
+        ),
     ] = None,
     step: Annotated[int, typer.Option(metavar="N", min=1, help="Which training step to look at, counted from 1.")] = 2,
     assume: Annotated[
@@ -31,7 +35,7 @@ def see(
         Path | None,
         typer.Option(metavar="FILE", help="Write the step as JSON; - for standard output, and no report."),
     ] = None,
-) -> None:
+) -> Status:
     """What each line of one training step becomes on the GPU.
 
     Its kernels, forward, backward and update, with grid, block, bytes, FLOPs, time, and what bounds them. The script
@@ -48,17 +52,21 @@ def see(
     if gpu is None:
         say(f"no --gpu given, so the times are predicted for the {REFERENCE}; this version does not measure.")
     try:
-        sheet = gpus.find(gpu or REFERENCE)
+        sheets = [gpus.find(name.strip()) for name in (gpu or REFERENCE).split(",")]
+        sheet, *others = {sheet.name: sheet for sheet in sheets}.values()
+        if others:
+            return see_several(script, arguments or [], (sheet, *others), step, assumed, json)
         seen = steps.see(script, arguments or [], sheet, step=step, assume=assumed, progress=progress())
     except (gpus.UnknownGpu, gpus.BadSheet, RecordError) as error:
         raise BadInput(str(error)) from error
     if json == STDOUT:
         write_out(to_json([seen]))
-        return
+        return Status.FINE
     show(seen, sheet)
     if json is not None:
         with writing(json):
             write_steps(json, [seen])
+    return Status.FINE
 
 
 def assumptions(given: list[str]) -> dict[str, str]:

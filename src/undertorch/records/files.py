@@ -96,10 +96,10 @@ KERNEL_FIELDS = tuple(field.name for field in fields(Kernel) if field.name != "n
 LAUNCH_FIELDS = tuple(field.name for field in fields(Launch) if field.name != "kernel")
 
 
-def to_json(steps: Sequence[Step]) -> bytes:
-    """One Step as an object, several (one a GPU) as a list."""
+def to_json(steps: Sequence[Step], as_list: bool = False) -> bytes:
+    """One Step as an object, several (one a GPU) as a list; `as_list`: also one that stands for several."""
     entries = [_to_file(step) for step in steps]
-    return msgspec.json.encode(entries[0] if len(entries) == 1 else entries)
+    return msgspec.json.encode(entries[0] if len(entries) == 1 and not as_list else entries)
 
 
 def from_json(data: bytes, name: str) -> tuple[Step, ...]:
@@ -112,9 +112,9 @@ def from_json(data: bytes, name: str) -> tuple[Step, ...]:
     return tuple(_from_file(entry) for entry in (found if isinstance(found, tuple) else (found,)))
 
 
-def write_steps(path: Path, steps: Sequence[Step]) -> None:
+def write_steps(path: Path, steps: Sequence[Step], as_list: bool = False) -> None:
     """Writes the file whole or not at all. Raises OSError where it cannot be written."""
-    write_whole(path, to_json(steps))
+    write_whole(path, to_json(steps, as_list))
 
 
 def write_whole(path: Path, data: bytes) -> None:

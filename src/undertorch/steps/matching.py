@@ -22,6 +22,8 @@ RENAMED = 0.5
 """Share of a file's lines that have to be in another for it to be the same file, renamed: as git diff -M has it."""
 EDITED = 0.6
 """Likeness from which on a line of the same function is the same line, edited: difflib's own for a near match."""
+EDITED_TARGET = 0.4
+"""Likewise where it assigns to the same names: `q, k, v = …` of one function is that line, whatever is on its right."""
 EDITED_ELSEWHERE = 0.8
 """Likewise where its function is another: short lines of code resemble each other."""
 
@@ -149,7 +151,7 @@ def _edited(
                 continue
             line = _likeness(one.source, other.source)
             like = max(line, _likeness(old.get(one.line, one.source), new.get(other.line, other.source)))
-            if like >= (EDITED if one.function == other.function else EDITED_ELSEWHERE):
+            if like >= _cutoff(one, other):
                 candidates.append((like, line, -abs(one.line - other.line), one, other))
     taken: set[tuple[str, int, bool]] = set()
     for *_, one, other in sorted(candidates, key=lambda candidate: candidate[:3], reverse=True):
@@ -157,6 +159,14 @@ def _edited(
         if not ends & taken:
             taken |= ends
             yield one, other
+
+
+def _cutoff(one: SourceLine, other: SourceLine) -> float:
+    if one.function != other.function:
+        return EDITED_ELSEWHERE
+    targets = [str(line.source).partition(" = ") for line in (one, other)]
+    same = targets[0][0] == targets[1][0] and all(equals for _, equals, _ in targets)
+    return EDITED_TARGET if same else EDITED
 
 
 def _likeness(one: str, other: str) -> float:

@@ -73,6 +73,16 @@ def test_what_rounding_makes_of_equal_sums_is_no_change():
     assert "Step unchanged, least bytes unchanged" in text
 
 
+def test_phases_that_did_not_change_are_counted():
+    """An update of 500 µs, and not 400, covers the last two launches, 10 µs each: update and other change, of six."""
+    *others, last = [one for one in STEP.launches if one.start_us <= 1480]
+    text = drawn(STEP, with_launches(*others, replace(last, time_us=500), *STEP.launches[len(others) + 1 :]))
+    assert row_of(text, "update") == "update 400 µs 500 µs +100 µs +25.0 % 0 0"
+    assert row_of(text, "other") == "other 20 µs 0 µs −20 µs −100 % 0 0"
+    assert row_of(text, "4 unchanged")
+    assert row_of(drawn(STEP, STEP), "6 unchanged")
+
+
 def test_other_versions_are_said():
     newer = {**STEP.environment.versions, "torch": "2.14.0"}
     after = replace(STEP, environment=replace(STEP.environment, versions=newer))

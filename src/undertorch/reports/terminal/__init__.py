@@ -5,6 +5,7 @@ from rich.text import Text
 
 from undertorch.records import Gpu, Step
 from undertorch.reports.terminal.accounting import accounting
+from undertorch.reports.terminal.advice import advice
 from undertorch.reports.terminal.assumptions import assumptions
 from undertorch.reports.terminal.bounds import verdict
 from undertorch.reports.terminal.header import header
@@ -29,6 +30,7 @@ def show(step: Step, gpu: Gpu | None = None, console: Console | None = None) -> 
     parts = (
         header(step, gpu, all_runs),
         source_lines(step, all_runs, width),
+        *advice(step, all_runs),
         top_kernels(all_runs, gpu),
         phases(all_runs, width),
         totals(step, gpu, all_runs),

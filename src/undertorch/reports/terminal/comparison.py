@@ -240,8 +240,18 @@ def _row(name: str, figures: Figures) -> Text:
 
 
 def _groups(name: str, doubt: str, groups: Sequence[tuple[str, Figures]]) -> RenderableType:
-    rows = [_row(label, figures) for label, figures in groups] or [Text("  none", style="dim")]
+    """Those that changed; how many did not."""
+    rows = [_row(label, figures) for label, figures in groups if _changed(figures)]
+    still = len(groups) - len(rows)
+    if still or not groups:
+        rows.append(Text(f"  {count(still)} unchanged" if groups else "  none", style="dim"))
     return Group(title(name, doubt), _cells("", HEADINGS, style="dim"), *rows)
+
+
+def _changed(figures: Figures) -> bool:
+    """In any figure; one that is not known may have."""
+    changes = (figures.time_us, figures.min_bytes, figures.launches)
+    return any(_beyond_rounding(change) != 0 for change in changes)
 
 
 def _lines(comparison: Comparison, doubt: str, width: int) -> RenderableType:

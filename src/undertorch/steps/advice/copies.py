@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from undertorch.records import Op, Phase, Where
+from undertorch.records import Kind, Op, Phase, Where
 from undertorch.steps.advice.dataflow import Queue, Saving
 
 PACKS = frozenset({"aten::cat", "aten::stack"})
@@ -16,7 +16,7 @@ def copies(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     packs: dict[Where | None, list[Op]] = defaultdict(list)
     layouts: dict[Where | None, list[Op]] = defaultdict(list)
     for op in (queue.ops[number] for number in sorted(queue.runs) if number not in taken):
-        if op.name in PACKS and op.node is not None and op.node.startswith(UNPACKED):
+        if _packs(op):
             packs[op.where].append(op)
         elif _changes_layout(op):
             layouts[op.where].append(op)
@@ -31,7 +31,7 @@ def copies(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
 
 def _changes_layout(op: Op) -> bool:
     """A copy of the same elements and dtype from strides into rows."""
-    if op.name not in ("aten::clone", "aten::_to_copy", "aten::contiguous") or op.phase in (Phase.UPDATE, Phase.CLIP):
+    if op.name not in ("aten::clone", "aten::_to_copy") or op.phase in (Phase.UPDATE, Phase.CLIP):
         return False
     if len(op.inputs) != 1 or len(op.results) != 1:
         return False
@@ -47,12 +47,15 @@ def _changes_layout(op: Op) -> bool:
 def _repacked(queue: Queue, copy: Op) -> Op | None:
     """The Op that put together what a copy lays out anew."""
     source = queue.source(copy.inputs[0], copy.id)
-    fits = source is not None and source.name in PACKS and source.node is not None
-    return source if fits and source is not None and str(source.node).startswith(UNPACKED) else None
+    return source if source is not None and _packs(source) else None
+
+
+def _packs(op: Op) -> bool:
+    return op.name in PACKS and op.node is not None and op.node.startswith(UNPACKED)
 
 
 def _pack(queue: Queue, packs: list[Op], taken: frozenset[int]) -> Iterator[Saving]:
-    """Gradients of slices put together again; laid out anew after that, or element by element, one copy would do."""
+    """Gradients of slices put together again; where they are laid out anew after that, one copy would do."""
     numbers = {op.id for op in packs}
     after = [
         number
@@ -70,7 +73,7 @@ def _pack(queue: Queue, packs: list[Op], taken: frozenset[int]) -> Iterator[Savi
     alone = sum(queue.fused_us([], queue.moved([number]) or 0) for number in numbers)
     spent = queue.time_us(ops)
     parts = len(packs[0].tensors("tensors"))
-    if after or spent > 2 * alone:
+    if after:
         yield Saving(
             kind="copies",
             ops=ops,
@@ -83,17 +86,24 @@ def _pack(queue: Queue, packs: list[Op], taken: frozenset[int]) -> Iterator[Savi
             ),
         )
         return
+    if not all(_of_attention(queue, op) for op in packs):
+        return
     yield Saving(
         kind="copies",
         ops=ops,
         saves_us=spent,
         saves_bytes=moved,
         what=(
-            f"The {parts} slices of one tensor get their gradients one by one, and backward copies them together. "
-            "Nothing in PyTorch itself avoids that copy; attention that takes the packed tensor does, such as "
+            f"Attention takes {parts} slices of one tensor and gives their gradients one by one, which backward copies "
+            "together. PyTorch's own attention cannot do without; one that takes the packed tensor can, such as "
             "flash_attn_qkvpacked_func of the flash-attn package."
         ),
     )
+
+
+def _of_attention(queue: Queue, pack: Op) -> bool:
+    sources = [queue.source(tensor, pack.id) for tensor in pack.tensors("tensors")]
+    return all(source is not None and Kind.ATTENTION in queue.kinds(source) for source in sources)
 
 
 def _layout(queue: Queue, some: list[Op]) -> Saving:

@@ -4,10 +4,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from undertorch.records import Gpu, Kind, Op, Step, TensorRef, Where
+from undertorch.records import Gpu, Kind, Op, Phase, Step, TensorRef, Where
 from undertorch.steps.predict.shares import START_US
 from undertorch.steps.predict.times import bandwidth
 from undertorch.steps.runs import Run, runs
+
+PHASES = frozenset({Phase.FORWARD, Phase.LOSS, Phase.BACKWARD, Phase.RECOMPUTE})
+"""When a model computes: what its own code, compiled or written otherwise, could do in another way."""
 
 STATES = ("exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "momentum_buffer_list", "state_sums")
 """List arguments that the fused optimizers write besides `self` (native_functions.yaml, `_fused_*_`)."""
@@ -106,7 +109,8 @@ class Queue:
     def _stays(self, storage: int, inside: frozenset[int]) -> bool:
         """Whether a result has to reach memory. One that nobody reads may be what the step is for."""
         first = self.writers[storage][0]
-        begins_outside = first not in inside or any(reader < first for reader in self.readers[storage])
+        # Changed in place before anything made it: the step began with it.
+        begins_outside = first not in inside or any(reader <= first for reader in self.readers[storage])
         readers = [reader for reader in self.readers[storage] if reader >= first]
         consumed = [reader for reader in readers if reader in inside and reader != first]
         return begins_outside or not consumed or any(reader not in inside for reader in readers)

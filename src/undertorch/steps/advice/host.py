@@ -24,9 +24,9 @@ def waiting(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         saves_us=saved,
         saves_bytes=None,
         what=(
-            f"{len(syncs):,} times in the step the CPU waits for a value of the GPU (.item(), .tolist(), a comparison, "
-            "nonzero), and the GPU then waits for launches. Keep such values on the GPU (torch.where, "
-            "loss.detach() added up) and read them every so many steps."
+            f"{'Once' if len(syncs) == 1 else f'{len(syncs):,} times'} in the step the CPU waits for a value of the "
+            "GPU (.item(), .tolist(), a comparison, nonzero), and the GPU then waits for launches. Keep such values "
+            "on the GPU (torch.where, loss.detach() added up) and read them every so many steps."
         ),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from undertorch.records import Kind, Op, TensorRef
-from undertorch.steps.advice.dataflow import Queue, Saving, largest
+from undertorch.steps.advice.dataflow import PHASES, Queue, Saving, largest
 
 PASSES = 3
 """Of a compiled loss over its logits: forward reads them, backward reads them again and writes their gradient."""
@@ -13,11 +13,7 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """One saving a loss: all that is done to tensors of the size of its logits besides the matmuls."""
     seen: set[int] = set()
     for op in queue.step.ops:
-        if (
-            op.name not in ("aten::_log_softmax", "aten::_softmax")
-            or op.id in seen | taken
-            or not _feeds_loss(queue, op)
-        ):
+        if op.name != "aten::_log_softmax" or op.id in seen | taken or not _feeds_loss(queue, op):
             continue
         logits = _logits(queue, op)
         about = frozenset(_about(queue, logits, op))
@@ -25,7 +21,7 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         moved = queue.moved(about)
         passes = PASSES if _has_backward(queue, about) else 1
         least = passes * logits.bytes
-        if moved is None or moved <= least or _all_matmul(queue, about):
+        if moved is None or moved <= least:
             continue
         rows, classes = logits.elements // logits.shape[-1], logits.shape[-1]
         linear = queue.source(logits, op.id)
@@ -38,9 +34,9 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             saves_bytes=moved - least,
             what=(
                 f"The loss moves its {rows:,} × {classes:,} logits {moved / logits.bytes:.0f} times over, since casts, "
-                "log-softmax and their gradients are kernels of their own. Put the loss, with its cast, into a function "
-                f"and torch.compile that: forward then reads the {logits.dtype} logits once, backward reads them and "
-                "writes their gradient."
+                "log-softmax and their gradients are kernels of their own. Put the loss, with its cast, into a "
+                f"function and torch.compile that: forward then reads the {logits.dtype} logits once, backward reads "
+                "them and writes their gradient."
                 + (
                     " A loss that takes in the last linear layer and goes by chunks of rows keeps no logits at all."
                     if from_matmul
@@ -77,15 +73,12 @@ def _about(queue: Queue, logits: TensorRef, softmax: Op) -> Iterator[int]:
     """What is done to tensors of the logits' size, by the loss or on their way there and back."""
     for number in queue.runs:
         op = queue.ops[number]
-        if largest(op) != logits.elements or Kind.MATMUL in queue.kinds(op):
+        tensors = [tensor for tensor in (*op.inputs, *op.results) if tensor.elements == logits.elements]
+        if largest(op) != logits.elements or all(tensor.shape[-1] != logits.shape[-1] for tensor in tensors):
             continue
-        if op.microbatch == softmax.microbatch:
+        if op.phase in PHASES and op.microbatch == softmax.microbatch and Kind.MATMUL not in queue.kinds(op):
             yield number
 
 
 def _has_backward(queue: Queue, ops: frozenset[int]) -> bool:
     return any(queue.ops[number].node is not None for number in ops)
-
-
-def _all_matmul(queue: Queue, ops: frozenset[int]) -> bool:
-    return not any(queue.kinds(queue.ops[number]) - {Kind.MATMUL} for number in ops)

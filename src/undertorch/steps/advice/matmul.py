@@ -5,12 +5,12 @@ from dataclasses import replace
 from math import ceil
 
 from undertorch import costs
-from undertorch.records import Argument, Kernel, Kind, Math, Op, TensorRef
+from undertorch.records import Argument, Kernel, Kind, Math, Op, TensorRef, Value
 from undertorch.steps.advice.dataflow import Queue, Saving
 from undertorch.steps.predict.times import timing
 
 ALIGNED = 16
-"""Bytes that a row has to begin at a multiple of for tensor cores to be fed at full width (cuBLAS, Tensor Core Usage)."""
+"""Bytes that a row has to begin at a multiple of for tensor cores to be fed well (cuBLAS, Tensor Core Usage)."""
 MULTIPLE = 64
 """Elements that a padded size is a multiple of: 128 bytes of 16-bit numbers, a line of the L2 cache."""
 
@@ -73,15 +73,15 @@ def misaligned(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             saves_us=sum(saved for _, saved in some),
             saves_bytes=None,
             what=(
-                f"A dimension of {size:,} makes rows begin off a multiple of {ALIGNED} bytes, and these "
-                f"{len(some):,} matmuls run on slower kernels for it. Pad it to {_up(size):,} (a multiple of "
-                f"{MULTIPLE}); of a vocabulary, the added tokens never occur."
+                f"A dimension of {size:,} makes rows begin off a multiple of {ALIGNED} bytes, for which "
+                f"{len(some):,} matmul{'s' if len(some) > 1 else ''} of the step take slower kernels. Pad it to "
+                f"{_up(size):,} (a multiple of {MULTIPLE}); of a vocabulary, the added tokens never occur."
             ),
         )
 
 
 def odd_sizes(op: Op) -> set[int]:
-    """Sizes of a matmul's dimensions that rows (or columns) of its matrices are apart by, off a multiple of 16 bytes."""
+    """Sizes of a matmul's dimensions that rows (or columns) of its matrices are apart by, no multiple of 16 bytes."""
     found = set()
     for tensor in (*op.inputs, *op.results):
         if len(tensor.shape) >= 2:
@@ -94,14 +94,16 @@ def odd_sizes(op: Op) -> set[int]:
 def padded(op: Op, sizes: set[int]) -> Op:
     """The Op with those sizes rounded up, its tensors laid out in the same order."""
 
-    def value(given: object) -> object:
+    def value(given: Value) -> Value:
         if isinstance(given, TensorRef):
             return _padded(given, sizes)
-        return tuple(value(one) for one in given) if isinstance(given, tuple) else given
+        if isinstance(given, tuple):
+            return tuple(_padded(one, sizes) if isinstance(one, TensorRef) else one for one in given)
+        return given
 
     return replace(
         op,
-        arguments=tuple(Argument(name=one.name, value=value(one.value)) for one in op.arguments),  # type: ignore[arg-type]
+        arguments=tuple(Argument(name=one.name, value=value(one.value)) for one in op.arguments),
         outputs=tuple(None if one is None else _padded(one, sizes) for one in op.outputs),
     )
 
