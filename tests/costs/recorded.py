@@ -136,7 +136,7 @@ def differences(predicted: Iterable[Kernel], recorded: Iterable[RecordedKernel])
 def _differences(ours: Kernel, theirs: RecordedKernel) -> Iterator[str]:
     if theirs.category != "kernel":
         kind = "Memset" if theirs.category == "gpu_memset" else " ".join(theirs.name.split()[:2])
-        if ours.name != kind:
+        if " ".join(ours.name.split()[:2]) != kind:
             yield f"{ours.name} for {kind}"
         if ours.min_bytes_written != theirs.bytes:
             yield f"{ours.name}: {ours.min_bytes_written} bytes for {theirs.bytes}"

@@ -111,7 +111,7 @@ def test_a_view_of_the_same_elements_is_not_copied():
 
 def test_a_number_fetched_is_a_memcpy_of_its_size():
     (kernel,) = kernels(op("_local_scalar_dense", self=tensor(dtype="float64")), H200)
-    assert (kernel.name, kernel.min_bytes_written) == ("Memcpy DtoH", 8)
+    assert (kernel.name, kernel.min_bytes_written) == ("Memcpy DtoH (Device -> Pinned)", 8)
 
 
 def test_masked_fill_copies_and_then_fills_in_place():

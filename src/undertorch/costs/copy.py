@@ -63,7 +63,7 @@ def same_view(a: TensorRef, b: TensorRef) -> bool:
 def _between_devices(target: TensorRef, source: TensorRef, gpu: Gpu, non_blocking: bool) -> tuple[Kernel, ...]:
     """A memcpy, and a kernel where the GPU side is no run of the dtype that travels (copy_requires_temporaries)."""
     if target.dtype == source.dtype and tensor_iterator([target], [source]).contiguous:
-        return (_transfer(target, source),)
+        return (_transfer(target, source, non_blocking),)
     # Blocking copies convert on the CPU, to spare the GPU the memory; others on the GPU.
     travels_as = target.dtype if (source.device == "cpu") != non_blocking else source.dtype
     sent = temporary(target.shape, travels_as, source.device, 1)
@@ -72,14 +72,17 @@ def _between_devices(target: TensorRef, source: TensorRef, gpu: Gpu, non_blockin
     kernels: tuple[Kernel, ...] = ()
     if not (expanded.contiguous and source.dtype == travels_as):
         kernels += copied(sent, expanded, gpu)
-    kernels += (_transfer(arrived, sent),)
+    kernels += (_transfer(arrived, sent, non_blocking),)
     return kernels + (() if arrived is target else copied(target, arrived, gpu))
 
 
-def _transfer(target: TensorRef, source: TensorRef) -> Kernel:
+def _transfer(target: TensorRef, source: TensorRef, non_blocking: bool) -> Kernel:
+    """Named as CUPTI names it. Only pinned memory allows a copy that does not block: where one is asked for, it is so."""
     direction = {("cpu", False): "HtoD", ("cpu", True): "HtoH"}.get((source.device, target.device == "cpu"))
     direction = direction or ("DtoH" if target.device == "cpu" else "PtoP")
-    return replace(device_copy(target.elements * target.itemsize), name=f"Memcpy {direction}")
+    host = "Pinned" if non_blocking else "Pageable"
+    ends = {"HtoD": f" ({host} -> Device)", "DtoH": f" (Device -> {host})"}.get(direction, "")
+    return replace(device_copy(target.elements * target.itemsize), name=f"Memcpy {direction}{ends}")
 
 
 def expanded_to(tensor: TensorRef, shape: tuple[int, ...]) -> TensorRef:
@@ -119,7 +122,7 @@ def item(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     source = op.tensor("self")
     if source.device == "cpu":
         return ()
-    return (replace(device_copy(source.itemsize), name="Memcpy DtoH"),)
+    return (replace(device_copy(source.itemsize), name="Memcpy DtoH (Device -> Pinned)"),)
 
 
 @cost("aten::repeat")

@@ -128,9 +128,9 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-def read_steps(path: Path) -> tuple[Step, ...]:
+def read_steps(path: Path | str) -> tuple[Step, ...]:
     """Raises BadFile where the file is not a step; OSError where it cannot be read."""
-    return from_json(path.read_bytes(), str(path))
+    return from_json(Path(path).read_bytes(), str(path))
 
 
 def schema() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from undertorch.steps.predict.timeline import Costed, lay_out
 H200 = replace(gpus.find("H200"), launch_gap_us=1.0)
 
 
-def costed(number: int, time_us: float | None, name: str = "aten::add") -> Costed:
+def costed(number: int, time_us: float | None, name: str = "aten::add", bound: Bound = Bound.MEMORY) -> Costed:
     op = Op(id=number, name=name, overload="default", where=None, phase=Phase.FORWARD, arguments=(), outputs=())
     kernel = Kernel(
         name="k", kind=Kind.ELEMENTWISE, library="PyTorch", grid=(1, 1, 1), block=(32, 1, 1),
@@ -20,7 +20,7 @@ def costed(number: int, time_us: float | None, name: str = "aten::add") -> Coste
     )  # fmt: skip
     launch = Launch(
         kernel=kernel, ops=(number,), phase=Phase.FORWARD, stream=0, start_us=0.0, time_us=time_us or 0.0,
-        time_origin=Origin.PREDICTED, bound=Bound.MEMORY,
+        time_origin=Origin.PREDICTED, bound=bound,
     )  # fmt: skip
     return Costed(op=op, launches=(launch,) if time_us is not None else ())
 
@@ -35,10 +35,23 @@ def test_long_kernels_follow_each_other_at_the_gap():
 
 def test_short_kernels_wait_for_the_cpu():
     """A hundred kernels of 0.5 µs take as long as the CPU needs for a hundred ops, and say so."""
-    found = lay_out([costed(i, 0.5) for i in range(100)], H200)
+    found = lay_out([costed(i, 0.5, bound=Bound.LATENCY) for i in range(100)], H200)
     assert found.step_us == pytest.approx(100 * shares.HOST_OP_US, rel=0.01)
     assert all(launch.bound is Bound.LAUNCH for launch in found.launches)
     assert all(idle.cause is IdleCause.LAUNCH for idle in found.idle)
+
+
+def test_a_long_kernel_that_comes_late_is_still_bound_by_what_bounds_it():
+    found = lay_out([costed(i, 5.0) for i in range(20)], H200)
+    assert {launch.bound for launch in found.launches} == {Bound.MEMORY}
+    assert any(idle.cause is IdleCause.LAUNCH for idle in found.idle)
+
+
+def test_what_is_idle_after_a_read_is_owed_to_the_line_that_read():
+    """The queue is empty when the value has come; the next launch comes late because of it."""
+    items = [costed(0, 10_000.0), costed(1, 1.0, "aten::_local_scalar_dense"), *(costed(i, 9000.0) for i in (2, 3))]
+    found = lay_out(items, H200)
+    assert [idle.cause for idle in found.idle] == [IdleCause.GAP, IdleCause.GAP, IdleCause.SYNC, IdleCause.GAP]
 
 
 def test_views_cost_cpu_time_only():

@@ -1,6 +1,6 @@
 """A Step on a terminal."""
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from undertorch.records import Gpu, Step
@@ -16,7 +16,7 @@ from undertorch.reports.terminal.runs import runs
 from undertorch.reports.terminal.text import Paragraph
 from undertorch.reports.terminal.totals import totals
 
-__all__ = ["show"]
+__all__ = ["drawn", "show"]
 
 
 def show(step: Step, gpu: Gpu | None = None, console: Console | None = None) -> None:
@@ -25,9 +25,27 @@ def show(step: Step, gpu: Gpu | None = None, console: Console | None = None) -> 
     The summary stands at the end, where a terminal leaves the reader.
     """
     console = console or Console()
-    width = console.width
+    for part in _parts(step, gpu, console.width):
+        console.print(part, highlight=False)
+
+
+def drawn(step: Step, gpu: Gpu | None = None) -> RenderableType:
+    """The same as one thing that rich prints."""
+    return _Drawn(step, gpu)
+
+
+class _Drawn:
+    def __init__(self, step: Step, gpu: Gpu | None) -> None:
+        self._step = step
+        self._gpu = gpu
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _parts(self._step, self._gpu, options.max_width)
+
+
+def _parts(step: Step, gpu: Gpu | None, width: int) -> tuple[RenderableType, ...]:
     all_runs = runs(step)
-    parts = (
+    return (
         header(step, gpu, all_runs),
         source_lines(step, all_runs, width),
         *advice(step, all_runs),
@@ -38,5 +56,3 @@ def show(step: Step, gpu: Gpu | None = None, console: Console | None = None) -> 
         assumptions(step),
         Paragraph(text=Text("\n" + verdict(step, all_runs), style="bold"), indent=0),
     )
-    for part in parts:
-        console.print(part, highlight=False)

@@ -10,7 +10,7 @@ WAITS = {
     Bound.MEMORY: "waits for memory",
     Bound.COMPUTE: "is spent on arithmetic",
     Bound.LATENCY: "goes to kernels too small to fill the GPU",
-    Bound.LAUNCH: "waits for the CPU to launch",
+    Bound.LAUNCH: "goes to small kernels that the CPU is slow to launch",
     Bound.COMMUNICATION: "waits for other GPUs",
     None: "has no known bound",
 }

@@ -11,9 +11,9 @@ from undertorch.reports.terminal.numbers import count, ratio, size, time
 from undertorch.reports.terminal.runs import busy, runs
 from undertorch.reports.terminal.text import Paragraph, cut, title
 
-NAME = 16
+NAME = 14
 HEADINGS = ("step", "busy", "samples/s", "peak", "memory left")
-WIDTHS = (8, 8, 10, 8, 13)
+WIDTHS = (8, 8, 10, 8, 15)
 """Cells of each figure; the name and the bound stand to the left and right of them."""
 
 

@@ -7,10 +7,13 @@ from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
-from undertorch.records import Gpu, IdleCause, Step
+from undertorch.records import Gpu, IdleCause, Origin, Step
 from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
 from undertorch.reports.terminal.runs import Run, busy
 from undertorch.reports.terminal.text import Paragraph, fact
+
+WORTH_A_CAUTION = 0.05
+"""Share of the step that the GPU waits for the CPU, from which on the host is worth a word."""
 
 
 def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableType:
@@ -29,8 +32,17 @@ def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
         fact("samples", _samples(step)),
         fact("memory", _memory(step, gpu)),
         fact("versions", _versions(step)),
+        *_host(step),
         *_doubt(gpu),
     )
+
+
+def _host(step: Step) -> list[Paragraph]:
+    """A caution where much of a predicted step rests on how fast a CPU was taken to be."""
+    waits = sum(idle.time_us for idle in step.idle if idle.cause in (IdleCause.LAUNCH, IdleCause.SYNC))
+    if step.time_origin is not Origin.PREDICTED or waits < WORTH_A_CAUTION * (step.step_us or 0) or not step.idle:
+        return []
+    return [fact("host", "its CPU time an op is that of one measured server; a faster one can halve the idle time")]
 
 
 def _doubt(gpu: Gpu | None) -> list[Paragraph]:
@@ -46,7 +58,10 @@ def _times(step: Step, busy_us: float) -> str:
         if (spent := sum(idle.time_us for idle in step.idle if idle.cause is cause))
     ]
     idle = f"; idle: {', '.join(times)}" if times else ""
-    return f"{time(step.step_us)}, of which busy {time(busy_us)} ({percent(ratio(busy_us, step.step_us))}){idle}"
+    at_least = "at least " if step.accounting.ops_without_cost_count else ""
+    return (
+        f"{at_least}{time(step.step_us)}, of which busy {time(busy_us)} ({percent(ratio(busy_us, step.step_us))}){idle}"
+    )
 
 
 def _samples(step: Step) -> str:

@@ -12,6 +12,8 @@ call's own time is in the Op's."""
 
 SYNCHRONIZING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"})
 """Ops after which the CPU waits for everything before them: their result is needed on the host."""
+TO_HOST = "Memcpy DtoH (Device -> Pageable)"
+"""A copy after which the CPU waits too: cudaMemcpyAsync to memory that is not pinned returns when it is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +58,37 @@ class _Pass:
 
 
 def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -> _Pass:
+    """`host_us` is when the CPU is free, `free_us` when the GPU is."""
     launches: list[Launch] = []
     idle: list[Idle] = []
     gap = gpu.launch_gap_us or shares.GAP_US
+    waited: Op | None = None
     for item in items:
         host_us += shares.HOST_OP_US if item.launches else shares.HOST_VIEW_US
         for launch in item.launches:
             queued, arrived = free_us + gap, host_us + LAUNCH_LATENCY_US
             start = max(queued, arrived)
-            cause = IdleCause.LAUNCH if arrived > queued else IdleCause.GAP
-            bound = Bound.LAUNCH if arrived - queued > launch.time_us else launch.bound
             if start > free_us:
-                idle.append(Idle(start_us=free_us, time_us=start - free_us, cause=cause, where=item.op.where))
-            launches.append(replace(launch, start_us=start, bound=bound))
+                idle.append(_idle(free_us, start, arrived > queued, item.op, waited))
+            waited = waited if arrived > queued else None
+            # A kernel that would be short anyhow waits for its launch; a long one for what bounds it.
+            late = arrived - queued > launch.time_us and launch.bound is Bound.LATENCY
+            launches.append(replace(launch, start_us=start, bound=Bound.LAUNCH if late else launch.bound))
             free_us = start + launch.time_us
-        if item.op.name in SYNCHRONIZING:
+        if _synchronizes(item):
             host_us = max(host_us, free_us)
+            waited = item.op
     return _Pass(launches=tuple(launches), idle=tuple(idle), host_us=host_us, free_us=free_us)
+
+
+def _synchronizes(item: Costed) -> bool:
+    return item.op.name in SYNCHRONIZING or any(launch.kernel.name == TO_HOST for launch in item.launches)
+
+
+def _idle(begin_us: float, end_us: float, late: bool, op: Op, waited: Op | None) -> Idle:
+    """An interval before an Op's launch. After the CPU has waited for the GPU the queue is empty: until it fills again,
+    what is idle is owed to the line that waited."""
+    if not late:
+        return Idle(start_us=begin_us, time_us=end_us - begin_us, cause=IdleCause.GAP, where=op.where)
+    cause, where = (IdleCause.LAUNCH, op.where) if waited is None else (IdleCause.SYNC, waited.where)
+    return Idle(start_us=begin_us, time_us=end_us - begin_us, cause=cause, where=where)

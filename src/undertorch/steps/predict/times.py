@@ -9,7 +9,7 @@
 from dataclasses import dataclass
 from math import ceil
 
-from undertorch.records import Bound, Gpu, Kernel, Kind
+from undertorch.records import Bound, Gpu, Kernel, Kind, Math
 from undertorch.steps.predict import shares
 
 
@@ -33,10 +33,11 @@ def timing(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> Timing:
     compute = max(_flops_us(kernel, gpu), _issue_us(kernel, gpu))
     latency = _latency_us(kernel, gpu, blocks_per_sm)
     largest = max(memory, compute, latency)
-    if largest <= shares.START_US or largest == latency:
+    if largest <= shares.START_US or (largest == latency and not _fills(kernel, gpu, blocks_per_sm)):
         bound = Bound.LATENCY
     else:
-        bound = Bound.COMPUTE if compute >= memory else Bound.MEMORY
+        # Blocks that are long in coming back from memory, on a GPU that holds no more of them, wait for memory too.
+        bound = Bound.COMPUTE if compute >= max(memory, latency) else Bound.MEMORY
     return Timing(
         memory_us=memory,
         compute_us=compute,
@@ -56,8 +57,8 @@ def _memory_us(kernel: Kernel, gpu: Gpu) -> float:
 
 
 def _flops_us(kernel: Kernel, gpu: Gpu) -> float:
-    """0 where the sheet has no peak for the unit: then memory and latency decide."""
-    peak = None if kernel.math is None else gpu.peaks.get(kernel.math)
+    """At the peak of its unit; where the GPU has no such unit, at that of plain float32, which then does the work."""
+    peak = None if kernel.math is None else gpu.peaks.get(kernel.math, gpu.peaks[Math.FP32])
     if not kernel.flops or peak is None:
         return 0.0
     share = shares.peak_share(kernel)
@@ -81,11 +82,21 @@ def _issue_us(kernel: Kernel, gpu: Gpu) -> float:
     return kernel.blocks * kernel.threads * instructions / slots
 
 
+def _resident(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> int:
+    """Blocks that the GPU holds at once; by threads alone where the occupancy is not known."""
+    return gpu.sms * (blocks_per_sm or max(1, gpu.max_threads_per_sm // max(1, kernel.threads or 1)))
+
+
+def _fills(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> bool:
+    """Whether there are as many blocks as the GPU holds."""
+    return (kernel.blocks or 0) >= _resident(kernel, gpu, blocks_per_sm)
+
+
 def _latency_us(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> float:
     """Waves of resident blocks, each as long as a block lives when the memory keeps up with it."""
     if not kernel.blocks or not kernel.threads:
         return 0.0
-    resident = gpu.sms * (blocks_per_sm or max(1, gpu.max_threads_per_sm // kernel.threads))
+    resident = _resident(kernel, gpu, blocks_per_sm)
     life = shares.block_life(kernel)
     bytes_a_thread = _moved(kernel) / (kernel.blocks * kernel.threads)
     return max(1.0, kernel.blocks / resident) * (life.first_us + life.byte_us * bytes_a_thread)
@@ -113,9 +124,12 @@ def _moved(kernel: Kernel) -> int:
 
 
 def _copy_engine(kernel: Kernel, gpu: Gpu) -> Timing:
-    """Memsets and copies on the device run at memory speed; copies to and from the host at PCIe's, each byte once."""
+    """Memsets and copies on the device run at memory speed; to and from the host each byte crosses PCIe once.
+
+    From pageable memory the driver copies through a buffer of its own, at the speed of the CPU and not of PCIe.
+    """
     across = kernel.kind is Kind.MEMCPY and "DtoD" not in kernel.name
-    rate = (gpu.pcie_bandwidth if across else None) or bandwidth(gpu)
+    rate = _host_rate(kernel, gpu) if across else bandwidth(gpu)
     moved = (kernel.min_bytes_written or 0) if across else (kernel.min_bytes or 0)
     memory = moved / rate * 1e6
     return Timing(
@@ -125,3 +139,10 @@ def _copy_engine(kernel: Kernel, gpu: Gpu) -> Timing:
         time_us=shares.COPY_START_US + memory,
         bound=Bound.MEMORY if memory > shares.COPY_START_US else Bound.LATENCY,
     )
+
+
+def _host_rate(kernel: Kernel, gpu: Gpu) -> float:
+    pcie = (gpu.pcie_bandwidth or shares.PCIE_BANDWIDTH) * shares.PCIE_SHARE
+    if "Pageable" not in kernel.name:
+        return pcie
+    return min(pcie, shares.PAGEABLE_TO_HOST if "DtoH" in kernel.name else shares.PAGEABLE_TO_DEVICE)

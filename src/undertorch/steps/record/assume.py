@@ -18,7 +18,7 @@ class Assumed:
 
 def assumed(answers: Mapping[str, str]) -> tuple[Assumed, ...]:
     """Raises BadAssumption for a line or a value that makes no sense."""
-    return tuple(_assumed(place, value) for place, value in answers.items())
+    return tuple(_assumed(str(place), str(value).lower()) for place, value in answers.items())
 
 
 def _assumed(place: str, value: str) -> Assumed:
