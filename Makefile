@@ -7,12 +7,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help install demo test test-slow lint bench golden outputs schema
+.PHONY: help install demo test test-wild test-slow browser test-browser lint bench golden outputs schema
 
 help:
 	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
 	@echo "make test       ruff, mypy, pytest"
+	@echo "make test-wild  scripts on Hugging Face, accelerate, Lightning and timm; installs these"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-browser  the page in a browser; make browser installs one (Debian, as root)"
 	@echo "make lint       ruff and mypy alone"
 	@echo "make bench      start-up, what seeing costs, predicted beside recorded, and the tables in docs/accuracy.md"
 	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
@@ -38,10 +40,21 @@ lint: install
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow and not browser and not wild"
+
+test-wild: install
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-wild.txt
+	$(BIN)/pytest -m wild
 
 test-slow: install
 	$(BIN)/pytest -m slow
+
+browser:
+	apt-get update
+	apt-get install --yes --no-install-recommends chromium chromium-driver
+
+test-browser: install
+	$(BIN)/pytest -m browser
 
 bench: install
 	$(BIN)/python benchmarks/startup.py

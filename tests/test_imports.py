@@ -19,6 +19,7 @@ KNOWS = {
     "costs": {"records"},
     "compilers": {"records"},
     "steps": BASE,
+    "simt": BASE,
     "reports": {"records", "gpus"},
     "cli": BASE | {"steps", "reports"},
 }

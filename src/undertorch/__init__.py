@@ -1,15 +1,18 @@
 """undertorch: what training looks like under PyTorch. See it, check it, fuse it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from undertorch.notebook import Seeing
     from undertorch.records import Gpu, Step
+    from undertorch.simt.frontends.kernels import KernelFile, Setting
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "see"]
+__all__ = ["__version__", "cuda", "machine", "ptx", "see", "seeing"]
 
 
 def see(
@@ -32,3 +35,62 @@ def see(
 
     sheet = find(gpu) if isinstance(gpu, str) else gpu
     return see_script(Path(script), args, sheet, step=step, assume=assume)
+
+
+def seeing(gpu: "str | Gpu" = "H200", step: int = 2, assume: Mapping[str, str] | None = None) -> "Seeing":
+    """Sees a step of a loop in this process, without a GPU: `with undertorch.seeing(gpu="H200") as seen:`.
+
+    Inside the block there is a fake GPU; what moves to it has no values. The block is left as soon as step number
+    `step` (counted from 1) is complete; then `seen.step` is the Step, `seen` shows itself in a notebook and under rich,
+    and torch is as it was before. In a notebook, `%load_ext undertorch` brings the cell magic `%%see H200`.
+    Raises undertorch.steps.record.errors.RecordError, undertorch.gpus.UnknownGpu or undertorch.gpus.BadSheet.
+    """
+    from undertorch import notebook
+
+    return notebook.seeing(gpu, step, assume)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext undertorch`."""
+    from undertorch.notebook import load
+
+    load(shell)
+
+
+def ptx(text: str) -> "KernelFile":
+    """Kernels of a file of PTX, run by a GPU in software: `undertorch.ptx(text)["name"][grid, block](*arguments)`.
+
+    Arguments are NumPy arrays, torch tensors on the CPU, numbers, and bytes for structs by value. It is run as an
+    A100-80GB, or as the GPU of the `with undertorch.machine(gpu=…)` around the call.
+    Raises undertorch.simt's PtxError, Unsupported, BadLaunch, Fault and Deadlock, when it is launched.
+    """
+    from undertorch.gpus import find
+    from undertorch.simt.frontends.kernels import KernelFile, Setting
+
+    return KernelFile(text=text, default=Setting(gpu=find("A100-80GB")))
+
+
+def cuda(source: str, options: Sequence[str] = ()) -> "KernelFile":
+    """Kernels of CUDA C++ device code, compiled by NVRTC (`undertorch[cuda]`) for sm_80 and run as `ptx` does.
+
+    Raises undertorch.compilers.nvrtc.CudaError with what the compiler says.
+    """
+    from undertorch.compilers.nvrtc import compile_cuda
+
+    return ptx(compile_cuda(source, options))
+
+
+def machine(
+    gpu: "str | Gpu" = "A100-80GB", *, instrument: str = "none", seed: int | None = None, threads: int = 1
+) -> "AbstractContextManager[Setting]":
+    """`with undertorch.machine(gpu="H200"):` kernels inside run as on this GPU.
+
+    `instrument`: `none` or `counters` (then a launch's Result has them); `seed` shuffles the order of warps;
+    `threads` of the host.
+    """
+    from undertorch.gpus import find
+    from undertorch.simt.frontends.kernels import Setting
+    from undertorch.simt.frontends.kernels import machine as entered
+
+    sheet = find(gpu) if isinstance(gpu, str) else gpu
+    return entered(Setting(gpu=sheet, instrument=instrument, seed=seed, threads=threads))

@@ -38,7 +38,16 @@ H200 = Gpu(
     memory_bytes=150109880320,
     l2_bytes=50 << 20,
     memory_bandwidth=4.8e12,
-    peaks={Math.FP32: 67e12},
+    peaks={
+        Math.FP64: 33.5e12,
+        Math.FP32: 67e12,
+        Math.TENSOR_FP64: 66.9e12,
+        Math.TENSOR_TF32: 494.7e12,
+        Math.TENSOR_FP16: 989.4e12,
+        Math.TENSOR_BF16: 989.4e12,
+        Math.TENSOR_FP8: 1978.9e12,
+        Math.TENSOR_INT8: 1978.9e12,
+    },
     max_threads_per_sm=2048,
     max_blocks_per_sm=32,
     registers_per_sm=65536,
@@ -96,7 +105,12 @@ def _cases(file_name: str) -> tuple[Case, ...]:
         content = json.load(file)
     torch = content["machine"]["torch"]
     cases = (msgspec.convert(case, Case) for case in content["cases"])
-    return tuple(replace(case, ops=tuple(replace(op, torch=torch) for op in case.ops)) for case in cases)
+    return tuple(replace(case, ops=tuple(_as_called(op, torch) for op in case.ops)) for case in cases)
+
+
+def _as_called(op: Op, torch: str) -> Op:
+    """The sweep ran with torch's defaults: TF32 in cuDNN's convolutions, not in matmuls."""
+    return replace(op, torch=torch, tf32="conv" in op.name)
 
 
 def named(names: Iterable[str], cases: Iterable[Case] | None = None) -> tuple[Case, ...]:

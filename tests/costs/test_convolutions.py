@@ -1,5 +1,7 @@
 """Convolutions and pooling: FLOPs and bytes by hand; of cuDNN's recorded calls the kernels that multiply."""
 
+from dataclasses import replace
+
 import pytest
 
 from costs.by_hand import op, tensor
@@ -9,7 +11,17 @@ from undertorch.records import Kernel, Kind, Math, Origin
 
 
 def convolution(
-    source, weight, result, *, stride: int = 1, padding: int = 0, groups: int = 1, transposed: bool = False, bias=None
+    source,
+    weight,
+    result,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+    transposed: bool = False,
+    bias=None,
+    gpu=H200,
+    tf32=True,
 ) -> tuple[Kernel, ...]:
     call = op(
         "convolution",
@@ -24,7 +36,7 @@ def convolution(
         output_padding=(0, 0),
         groups=groups,
     )
-    return kernels(call, H200)
+    return kernels(replace(call, tf32=tf32), gpu)
 
 
 def work(found: tuple[Kernel, ...]) -> list[Kernel]:

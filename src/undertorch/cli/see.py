@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from undertorch.cli.exits import BadInput, Status, say
-from undertorch.cli.outputs import STDOUT, check_writable, write_out, writing
+from undertorch.cli.files import Files
+from undertorch.cli.outputs import STDOUT, write_out
 from undertorch.cli.progress import progress
 from undertorch.cli.several import see_several
 
@@ -35,6 +36,12 @@ def see(
         Path | None,
         typer.Option(metavar="FILE", help="Write the step as JSON; - for standard output, and no report."),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page: source, timeline, roofline, memory.")
+    ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev, of the first GPU.")
+    ] = None,
 ) -> Status:
     """What each line of one training step becomes on the GPU.
 
@@ -42,30 +49,29 @@ def see(
     runs without a GPU, on made-up values; the times are predicted.
     """
     from undertorch import gpus
-    from undertorch.records.files import to_json, write_steps
+    from undertorch.records.files import to_json
     from undertorch.reports.terminal import show
     from undertorch.steps import see as steps
     from undertorch.steps.record.errors import RecordError
 
     assumed = assumptions(assume or [])
-    check_writable(json)
+    files = Files(json=json, page=page, perfetto=perfetto)
+    files.check()
     if gpu is None:
         say(f"no --gpu given, so the times are predicted for the {REFERENCE}; this version does not measure.")
     try:
         sheets = [gpus.find(name.strip()) for name in (gpu or REFERENCE).split(",")]
         sheet, *others = {sheet.name: sheet for sheet in sheets}.values()
         if others:
-            return see_several(script, arguments or [], (sheet, *others), step, assumed, json)
+            return see_several(script, arguments or [], (sheet, *others), step, assumed, files)
         seen = steps.see(script, arguments or [], sheet, step=step, assume=assumed, progress=progress())
     except (gpus.UnknownGpu, gpus.BadSheet, RecordError) as error:
         raise BadInput(str(error)) from error
     if json == STDOUT:
         write_out(to_json([seen]))
-        return Status.FINE
-    show(seen, sheet)
-    if json is not None:
-        with writing(json):
-            write_steps(json, [seen])
+    else:
+        show(seen, sheet)
+    files.write([(sheet, seen)])
     return Status.FINE
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from undertorch.cli.exits import BadInput, Status, say
-from undertorch.cli.outputs import STDOUT, write_out, writing
+from undertorch.cli.files import Files
+from undertorch.cli.outputs import STDOUT, write_out
 from undertorch.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def see_several(
     sheets: Sequence["Gpu"],
     step: int,
     assumed: Mapping[str, str],
-    json: Path | None,
+    files: Files,
 ) -> Status:
     """Shows every GPU for which the script ran; those for which it failed are named, and the status says so.
 
@@ -26,7 +27,7 @@ def see_several(
     """
     from rich.console import Console
 
-    from undertorch.records.files import to_json, write_steps
+    from undertorch.records.files import to_json
     from undertorch.reports.terminal import show
     from undertorch.reports.terminal.gpus_compared import gpus_compared
     from undertorch.steps import see as steps
@@ -37,7 +38,7 @@ def see_several(
     if not seen:
         raise BadInput(" ".join(dict.fromkeys(str(one.failure) for one in failed)))
     every = [step for _, step in seen]
-    if json == STDOUT:
+    if files.json == STDOUT:
         write_out(to_json(every, as_list=True))
     else:
         first, shown = seen[0]
@@ -48,9 +49,7 @@ def see_several(
         if others:
             note = f"\nThis was the {first.name}, line by line; --gpu with one name shows another: {others}."
             console.print(note, highlight=False)
-        if json is not None:
-            with writing(json):
-                write_steps(json, every, as_list=True)
+    files.write(seen, as_list=True)
     for one in failed:
         say(f"{one.gpu.name}: {one.failure}")
     return Status.BAD_INPUT if failed else Status.FINE

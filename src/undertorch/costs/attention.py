@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from undertorch.costs.building import ceil_div, memset, pytorch
 from undertorch.costs.least_bytes import least_bytes
 from undertorch.costs.registry import cost
+from undertorch.costs.units import available, generation
 from undertorch.records import DTYPE_BYTES, Dim3, Gpu, Kernel, Kind, Math, Op, Origin, TensorRef
 
 FLOAT32 = DTYPE_BYTES["float32"]
@@ -44,6 +45,18 @@ CUDNN_NAMES = {
 """What follows in Hopper's kernel names; the head size stands in the gap."""
 
 
+MATH = {"bfloat16": Math.TENSOR_BF16, "float16": Math.TENSOR_FP16, "float64": Math.FP64}
+
+HOPPER, AMPERE = 9, 8
+CUDNN_BUILDS = {8: "sm80", 9: "sm90", 10: "sm100", 12: "sm80"}
+"""By major compute capability; consumer Blackwell lacks the instructions of 9 and 10 and runs Ampere's kernels."""
+
+NEUTRAL_QUERIES, NEUTRAL_THREADS = 128, 256
+NEUTRAL_NOTE = (
+    "The library's own kernels are not known for this GPU, or it has none for it: a guess by its FLOPs and bytes."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heads:
     """The sizes of an attention."""
@@ -58,6 +71,8 @@ class Heads:
     value_features: int
     causal: bool
     dtype: str
+    math: Math
+    """Tensor cores of the dtype, where the GPU has them; float32 inputs are worked off at float32's precision."""
 
     @property
     def pairs(self) -> int:
@@ -83,15 +98,8 @@ class Heads:
         """Scores again, the gradients of values and weights, and those of queries and keys."""
         return 2 * self.pairs * (3 * self.features + 2 * self.value_features)
 
-    @property
-    def math(self) -> Math:
-        """Tensor cores of the dtype; float32 inputs are worked off at float32's precision."""
-        return {"bfloat16": Math.TENSOR_BF16, "float16": Math.TENSOR_FP16, "float64": Math.FP64}.get(
-            self.dtype, Math.FP32
-        )
 
-
-def heads_of(op: Op) -> Heads:
+def heads_of(op: Op, gpu: Gpu) -> Heads:
     """Sizes from query, key and value of shape batch × heads × length × features."""
     query, key, value = op.tensor("query"), op.tensor("key"), op.tensor("value")
     return Heads(
@@ -104,6 +112,7 @@ def heads_of(op: Op) -> Heads:
         value_features=value.shape[3],
         causal=op.arg("is_causal") is True,
         dtype=query.dtype,
+        math=available(gpu, MATH.get(query.dtype, Math.FP32)),
     )
 
 
@@ -121,10 +130,12 @@ def fused_sdp_choice(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
 @cost("aten::_scaled_dot_product_cudnn_attention")
 def cudnn_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Reads query, key, value; writes the output and the logarithm of each row's sum."""
-    sizes = heads_of(op)
+    sizes = heads_of(op, gpu)
     if sizes.rows == 0:
         return ()
     written = sum(tensor.bytes for tensor in op.results[:2])
+    if not runs_fused(gpu):
+        return (neutral(sizes, gpu, least_bytes(inputs_of(op)), written, sizes.forward_flops, "cuDNN"),)
     kernel = _cudnn(
         sizes,
         gpu,
@@ -140,9 +151,11 @@ def cudnn_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
 @cost("aten::_scaled_dot_product_cudnn_attention_backward")
 def cudnn_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Reads the inputs, the output, its gradient and the rows' sums; writes three gradients."""
-    sizes = heads_of(op)
+    sizes = heads_of(op, gpu)
     if sizes.rows == 0:
         return ()
+    if not runs_fused(gpu):
+        return (neutral(sizes, gpu, *main_backward_bytes(op, sizes), sizes.backward_flops, "cuDNN"),)
     return (
         memset(4),
         predicted(
@@ -205,6 +218,28 @@ def predicted(kernel: Kernel, library: str) -> Kernel:
     return replace(kernel, geometry_origin=Origin.PREDICTED, library=library)
 
 
+def runs_fused(gpu: Gpu) -> bool:
+    """Whether flash-attention 2 and cuDNN have kernels for the GPU: NVIDIA's, since Ampere."""
+    major = generation(gpu)
+    return major is not None and major >= AMPERE
+
+
+def neutral(sizes: Heads, gpu: Gpu, read: int, written: int, flops: int, library: str) -> Kernel:
+    """One kernel with an attention's FLOPs and bytes, for a GPU whose kernels are not known: of AMD's, AOTriton."""
+    kernel = pytorch(
+        "attention",
+        Kind.ATTENTION,
+        (ceil_div(sizes.queries, NEUTRAL_QUERIES), sizes.heads, sizes.batch),
+        NEUTRAL_THREADS,
+        read=read,
+        written=written,
+        flops=flops,
+        math=sizes.math,
+        note=NEUTRAL_NOTE,
+    )
+    return predicted(kernel, library="AOTriton" if generation(gpu) is None else library)
+
+
 def _query_sums(sizes: Heads) -> int:
     return sizes.rows * sizes.features * FLOAT32
 
@@ -215,10 +250,11 @@ def _strips(sizes: Heads, elements: int) -> tuple[int, int]:
 
 def _cudnn(sizes: Heads, gpu: Gpu, direction: str, read: int, written: int, flops: int, note: str) -> Kernel:
     tiles = sizes.batch * sizes.heads * ceil_div(sizes.queries, CUDNN_QUERIES)
-    major = gpu.compute_capability[0] if gpu.compute_capability is not None else 8
-    hopper = major == 9
+    major = generation(gpu)
+    hopper = major == HOPPER
     grid: Dim3 = (min(gpu.sms, tiles) if hopper else tiles, 1, 1)
-    name = f"cudnn_generated_fort_native_sdpa_sm{major}0_flash_{direction}"
+    build = CUDNN_BUILDS.get(major or AMPERE, "sm80")
+    name = f"cudnn_generated_fort_native_sdpa_{build}_flash_{direction}"
     kernel = pytorch(
         f"{name}_wgmma_f16_{CUDNN_NAMES[direction].format(sizes.features)}" if hopper else name,
         Kind.ATTENTION,

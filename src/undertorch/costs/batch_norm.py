@@ -26,6 +26,7 @@ from undertorch.costs.geometry.loops import Functor
 from undertorch.costs.geometry.tensor_iterator import channels_last
 from undertorch.costs.pointwise import pointwise
 from undertorch.costs.registry import cost
+from undertorch.costs.units import generation
 from undertorch.records import DTYPE_BYTES, Dim3, Gpu, Kernel, Kind, Op, Origin, TensorRef
 
 MOST_THREADS = 512
@@ -177,7 +178,7 @@ def cudnn_batch_norm(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         library="cuDNN",
         note="cuDNN's geometry is not public: one block a channel, as recorded.",
     )
-    return (replace(kernel, geometry_origin=Origin.PREDICTED),)
+    return (_closed(kernel, gpu),)
 
 
 @cost("aten::cudnn_batch_norm_backward", "aten::batch_norm_backward")
@@ -203,7 +204,16 @@ def cudnn_batch_norm_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         library="cuDNN",
         note="cuDNN's geometry is not public: one block a channel, as its forward was recorded.",
     )
-    return (replace(kernel, geometry_origin=Origin.PREDICTED),)
+    return (_closed(kernel, gpu),)
+
+
+def _closed(kernel: Kernel, gpu: Gpu) -> Kernel:
+    """A kernel of cuDNN; on AMD's GPUs MIOpen takes its place, whose kernels are not known by name."""
+    if generation(gpu) is None:
+        kernel = replace(
+            kernel, name="batch_norm", library="MIOpen", registers=None, shared_bytes=None, resources_origin=None
+        )
+    return replace(kernel, geometry_origin=Origin.PREDICTED)
 
 
 def planes_of(tensor: TensorRef) -> Planes:

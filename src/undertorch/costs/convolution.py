@@ -6,7 +6,8 @@ convolution of stride 1 is a matrix product.
 
 What is modelled was recorded on an H200 with cuDNN 9.19 (24 calls in tests/golden/h200_ops.json.gz); cuDNN picks among
 very many kernels, so that names and tiles of other sizes are guesses, and small preparations of strided gradients are
-left out. float32 counts as TF32, which torch allows in convolutions (torch.backends.cudnn.allow_tf32).
+left out. float32 counts as TF32 where torch allowed it (Op.tf32, on unless torch.backends.cudnn.allow_tf32 is unset)
+and the GPU has it. Without tensor cores images stay as they lie. AMD's MIOpen was not recorded: one plain kernel.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from undertorch.costs.gemm.launches import launches, modelled
 from undertorch.costs.gemm.product import Product
 from undertorch.costs.geometry.tensor_iterator import channels_last
 from undertorch.costs.registry import cost
+from undertorch.costs.units import generation, matrix_math
 from undertorch.records import DTYPE_BYTES, Dim3, Gpu, Kernel, Kind, Math, Op, TensorRef, Value
 
 TILE_ROWS = 256
@@ -35,6 +37,9 @@ REGISTERS = 168
 SHARED = 231_424
 """Of Hopper's kernels, recorded of every one."""
 
+HOPPER, AMPERE = 9, 8
+"""Major compute capabilities."""
+
 TURN = 32
 """Places and channels of a block that turns an image (recorded)."""
 TURN_THREADS = 256
@@ -48,7 +53,7 @@ PAD_THREADS = 1024
 CHANNELS_OF_A_LOAD = 8
 """16-bit channels that one access takes; fewer are padded with zeros (recorded for 3 channels)."""
 
-TF32_NOTE = "FLOPs at TF32's rate: torch lets cuDNN use it for float32 unless allow_tf32 is unset."
+TF32_NOTE = "FLOPs at TF32's rate: torch let cuDNN use it for float32."
 MODEL_NOTE = "cuDNN chooses among many kernels; this one is a guess by rules from few recordings."
 
 
@@ -69,6 +74,8 @@ class Convolution:
     """A 1 × 1 window of stride 1 without padding."""
     nhwc: bool
     dtype: str
+    math: Math
+    """The unit that works it off."""
 
     @property
     def flops(self) -> int:
@@ -82,10 +89,9 @@ class Convolution:
         return DTYPE_BYTES[self.dtype]
 
     @property
-    def math(self) -> Math:
-        """The unit that works it off."""
-        known = {"bfloat16": Math.TENSOR_BF16, "float16": Math.TENSOR_FP16, "float32": Math.TENSOR_TF32}
-        return known.get(self.dtype, Math.FP64)
+    def tensor_cores(self) -> bool:
+        """Whether tensor cores work it off."""
+        return self.math.value.startswith("tensor")
 
 
 @cost("aten::convolution", "aten::_convolution", "aten::cudnn_convolution", "aten::cudnn_convolution_transpose")
@@ -95,7 +101,7 @@ def convolution(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     result = op.results[0]
     if result.elements == 0:
         return ()
-    sizes = _sizes(op, source[0], weight, result)
+    sizes = _sizes(op, gpu, source[0], weight, result)
     kernels = _product(sizes, gpu, "forward", source[0], weight, result)
     bias = op.tensors("bias")
     added = _with_bias(op, gpu, result, bias[0]) if bias else ()
@@ -109,7 +115,7 @@ def convolution_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     to_input, to_weight, to_bias = op.outputs
     if grad.elements == 0:
         return ()
-    sizes = _sizes(op, source, weight, grad)
+    sizes = _sizes(op, gpu, source, weight, grad)
     kernels: tuple[Kernel, ...] = ()
     if to_input is not None:
         kernels += _product(sizes, gpu, "input", grad, weight, to_input)
@@ -123,7 +129,7 @@ def convolution_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     return kernels
 
 
-def _sizes(op: Op, source: TensorRef, weight: TensorRef, result: TensorRef) -> Convolution:
+def _sizes(op: Op, gpu: Gpu, source: TensorRef, weight: TensorRef, result: TensorRef) -> Convolution:
     transposed = op.name.endswith("_transpose") or next(
         (argument.value is True for argument in op.arguments if argument.name == "transposed"), False
     )
@@ -143,6 +149,8 @@ def _sizes(op: Op, source: TensorRef, weight: TensorRef, result: TensorRef) -> C
         pointwise=kernel == 1 and _all(op.arg("stride"), 1) and _all(op.arg("padding"), 0),
         nhwc=_nhwc(source) or _nhwc(weight),
         dtype=source.dtype,
+        # float64 was not recorded; cuDNN has no kernels of tensor cores for it.
+        math=Math.FP64 if source.dtype == "float64" else matrix_math(source.dtype, gpu, tf32=op.tf32),
     )
 
 
@@ -151,10 +159,10 @@ def _product(
 ) -> tuple[Kernel, ...]:
     """The kernels that make the output, the gradient of the input or that of the weight out of two tensors."""
     read, written = first.bytes + second.bytes, result.bytes
-    if sizes.pointwise and sizes.groups == 1 and sizes.dtype in ("float16", "bfloat16"):
+    if sizes.pointwise and sizes.groups == 1 and sizes.itemsize == 2:
         return _as_matrices(sizes, gpu, wanted, read, written)
     main = _main(sizes, gpu, wanted, read, written)
-    if sizes.pointwise or sizes.groups > 1:
+    if sizes.pointwise or sizes.groups > 1 or not _turns(sizes, gpu):
         return main
     given = (second, first) if wanted == "input" else (first, second)
     before = [kernel for tensor in given for kernel in _prepared(sizes, gpu, tensor)]
@@ -184,6 +192,7 @@ def _as_matrices(sizes: Convolution, gpu: Gpu, wanted: str, read: int, written: 
         batch=batch,
         layout=layout,
         dtype=sizes.dtype,
+        math=sizes.math,
         alignment=next(size for size in (16, 8, 4, 2, 1) if contiguous % size == 0),
     )
     found = launches(product, gpu, read=read, written=written)
@@ -204,8 +213,8 @@ def _main(sizes: Convolution, gpu: Gpu, wanted: str, read: int, written: int) ->
             math=sizes.math,
             registers=REGISTERS if _resident(sizes, gpu) else None,
             shared=SHARED if _resident(sizes, gpu) else None,
-            note=TF32_NOTE if sizes.dtype == "float32" else MODEL_NOTE,
-            library="cuDNN",
+            note=TF32_NOTE if sizes.math is Math.TENSOR_TF32 else MODEL_NOTE,
+            library="MIOpen" if generation(gpu) is None else "cuDNN",
         )
     )
     if not _resident(sizes, gpu):
@@ -247,7 +256,7 @@ def _name(sizes: Convolution, gpu: Gpu, wanted: str) -> str:
     types = {
         "bfloat16": "bf16bf16_bf16f32_f32",
         "float16": "f16f16_f16f32_f32",
-        "float32": "f32f32_tf32f32_f32",
+        "float32": "f32f32_tf32f32_f32" if sizes.tensor_cores else "f32f32_f32f32_f32",
     }.get(sizes.dtype, "f64f64_f64f64_f64")
     if _resident(sizes, gpu):
         step = 64 if wanted == "weight" and sizes.itemsize == 2 else 32
@@ -259,7 +268,24 @@ def _name(sizes: Convolution, gpu: Gpu, wanted: str) -> str:
             f"sm90_xmma_{direction}_implicit_gemm_{types}_nhwckrsc_nhwc_tilesize{tile}_warpgroupsize1x1x1_g1_"
             f"execute_segment_k_{split}_kernel__5x_cudnn"
         )
-    return f"sm80_xmma_{direction}_implicit_gemm_{types}_nhwckrsc_nhwc"
+    if not _ampere_names(gpu):
+        return "convolution"
+    layout = "nhwckrsc_nhwc" if sizes.nhwc or _turns(sizes, gpu) else "nchwkcrs_nchw"
+    return f"sm80_xmma_{direction}_implicit_gemm_{types}_{layout}"
+
+
+def _ampere_names(gpu: Gpu) -> bool:
+    """Whether cuDNN has kernels for it that were compiled for Ampere, which newer GPUs run too.
+
+    What older ones take was not recorded.
+    """
+    major = generation(gpu)
+    return major is not None and major >= AMPERE
+
+
+def _turns(sizes: Convolution, gpu: Gpu) -> bool:
+    """Whether images are turned to channels last: cuDNN's kernels of tensor cores want them so."""
+    return generation(gpu) is not None and (sizes.tensor_cores or sizes.dtype == "float64")
 
 
 def _grid(sizes: Convolution, gpu: Gpu, wanted: str) -> Dim3:
@@ -280,9 +306,9 @@ def _grid(sizes: Convolution, gpu: Gpu, wanted: str) -> Dim3:
 
 def _resident(sizes: Convolution, gpu: Gpu) -> bool:
     """Whether Hopper's kernels take it: channels that fill accesses of 16 bytes, and no groups."""
-    hopper = gpu.compute_capability is not None and gpu.compute_capability[0] == 9
+    hopper = generation(gpu) == HOPPER
     whole = (sizes.inputs * sizes.itemsize) % 16 == 0 and (sizes.outputs * sizes.itemsize) % 16 == 0
-    return hopper and whole and sizes.groups == 1 and sizes.dtype != "float64"
+    return hopper and whole and sizes.groups == 1 and sizes.tensor_cores
 
 
 def _prepared(sizes: Convolution, gpu: Gpu, tensor: TensorRef) -> tuple[Kernel, ...]:

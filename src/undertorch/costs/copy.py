@@ -77,7 +77,7 @@ def _between_devices(target: TensorRef, source: TensorRef, gpu: Gpu, non_blockin
 
 
 def _transfer(target: TensorRef, source: TensorRef, non_blocking: bool) -> Kernel:
-    """Named as CUPTI names it. Only pinned memory allows a copy that does not block: where one is asked for, it is so."""
+    """Named as CUPTI does. Only pinned memory allows a copy that does not block: where one is asked for, it is so."""
     direction = {("cpu", False): "HtoD", ("cpu", True): "HtoH"}.get((source.device, target.device == "cpu"))
     direction = direction or ("DtoH" if target.device == "cpu" else "PtoP")
     host = "Pinned" if non_blocking else "Pageable"

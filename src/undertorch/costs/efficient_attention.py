@@ -6,12 +6,13 @@ keys; float32 sums of the queries' gradient lie in a workspace that is filled wi
 attention.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from undertorch.costs.attention import BACKWARD_NOTE, FLOAT32, FORWARD_NOTE, Heads, heads_of, inputs_of
+from undertorch.costs.attention import BACKWARD_NOTE, FLOAT32, FORWARD_NOTE, Heads, heads_of, inputs_of, neutral
 from undertorch.costs.building import ceil_div, inner, pytorch, round_up, temporary, viewed, zeros
 from undertorch.costs.least_bytes import least_bytes
 from undertorch.costs.registry import cost
+from undertorch.costs.units import generation
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 LIBRARY = "xFormers"
@@ -26,8 +27,8 @@ class Shape:
     queries: int
     keys: int
     block: tuple[int, int, int]
-    registers: int
-    shared: int
+    registers: int | None
+    shared: int | None
 
 
 FORWARD = (
@@ -40,11 +41,13 @@ BACKWARD = (
     Shape(
         most_features=128, name="128x128_k128", queries=128, keys=128, block=(512, 1, 1), registers=128, shared=133632
     ),
+    Shape(most_features=128, name="64x64_k128", queries=64, keys=64, block=(128, 1, 1), registers=None, shared=None),
     Shape(
         most_features=65536, name="128x64_k65536", queries=128, keys=64, block=(256, 1, 1), registers=151, shared=60928
     ),
 )
-"""Those that half types take on sm80 and newer, with the resources that the H200 recorded."""
+"""Those that half types take on sm80 and newer, with the resources that the H200 recorded: the first that is made for
+as many features and whose shared memory a block can have (attention_backward.cu). The H200 does not need 64x64_k128."""
 
 SPLITS_OF_A_GPU = 200
 """With sums in global memory, blocks that the strips of keys may make together (kernel_backward.h)."""
@@ -56,10 +59,13 @@ TILE_LOCK = 16
 @cost("aten::_scaled_dot_product_efficient_attention")
 def efficient_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Reads query, key, value and bias; writes the output and, for a backward, the logarithm of each row's sum."""
-    sizes = heads_of(op)
+    sizes = heads_of(op, gpu)
     if sizes.rows == 0:
         return ()
-    shape = _shape(FORWARD, max(sizes.features, sizes.value_features))
+    if generation(gpu) is None:
+        written = sum(tensor.bytes for tensor in op.results[:2])
+        return (neutral(sizes, gpu, least_bytes(inputs_of(op)), written, sizes.forward_flops, LIBRARY),)
+    shape = _shape(FORWARD, sizes, gpu, max(sizes.features, sizes.value_features))
     return (
         pytorch(
             f"fmha_cutlassF_{_short(sizes)}_aligned_{shape.name}_{_architecture(gpu)}",
@@ -81,10 +87,14 @@ def efficient_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
 @cost("aten::_scaled_dot_product_efficient_attention_backward")
 def efficient_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Reads the inputs, the output, its gradient and the rows' sums; writes the gradients."""
-    sizes = heads_of(op)
+    sizes = heads_of(op, gpu)
     if sizes.rows == 0:
         return ()
-    shape = _shape(BACKWARD, max(sizes.features, sizes.value_features))
+    if generation(gpu) is None:
+        read = least_bytes(inputs_of(op)) + op.tensor_bytes("grad_out_", "out", "logsumexp")
+        written = sum(tensor.bytes for tensor in op.results)
+        return (neutral(sizes, gpu, read, written, sizes.backward_flops, LIBRARY),)
+    shape = _shape(BACKWARD, sizes, gpu, max(sizes.features, sizes.value_features))
     in_registers = sizes.features <= 128
     strips = ceil_div(sizes.keys, shape.keys)
     if not in_registers:
@@ -139,8 +149,15 @@ def _laid_out(op: Op, gpu: Gpu, grad: TensorRef) -> tuple[Kernel, ...]:
     return inner(op, gpu, "aten::clone", copy, self=turned, memory_format="contiguous_format")
 
 
-def _shape(shapes: tuple[Shape, ...], features: int) -> Shape:
-    return next(shape for shape in shapes if features <= shape.most_features)
+def _shape(shapes: tuple[Shape, ...], sizes: Heads, gpu: Gpu, features: int) -> Shape:
+    """What was recorded holds for half types on sm80's build; other builds' resources are not known."""
+    shape = next(
+        shape
+        for shape in shapes
+        if features <= shape.most_features and (shape.shared is None or shape.shared <= gpu.shared_per_block_optin)
+    )
+    known = sizes.dtype in ("float16", "bfloat16") and _architecture(gpu) == "sm80"
+    return shape if known else replace(shape, registers=None, shared=None)
 
 
 def _short(sizes: Heads) -> str:

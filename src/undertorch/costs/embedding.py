@@ -66,7 +66,7 @@ def embedding_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     ranged = arange(op, gpu, count, indices.dtype, indices.device, 3)
     ordered = cub.radix_sort(count, gpu, key_bytes=indices.itemsize, value_bytes=indices.itemsize)
     counted = (*_counts_of_equal(count, indices),) if scaled else ()
-    return (*copies, *more, *ranged, *ordered, *counted, *filled, *_sorted_sums(gpu, grad, result, count, width))
+    return (*copies, *more, *ranged, *ordered, *counted, *filled, *sorted_sums(gpu, grad, result, count, width))
 
 
 def _few_indices(gpu: Gpu, grad: TensorRef, indices: TensorRef, result: TensorRef, count: int, width: int) -> Kernel:
@@ -91,8 +91,8 @@ def _counts_of_equal(count: int, indices: TensorRef) -> tuple[Kernel, ...]:
     return cub.scan_by_key(count, indices.itemsize) * 2
 
 
-def _sorted_sums(gpu: Gpu, grad: TensorRef, result: TensorRef, count: int, width: int) -> tuple[Kernel, ...]:
-    """embedding_backward_cuda_kernel after the sort."""
+def sorted_sums(gpu: Gpu, grad: TensorRef, result: TensorRef, count: int, width: int) -> tuple[Kernel, ...]:
+    """What embedding_backward_cuda_kernel launches once the indices are sorted."""
     runs = min(count, result.shape[0])
     parts = count // ROWS_A_PART + runs
     strided = round_up(width, gpu.warp_size)

@@ -18,6 +18,8 @@ from undertorch.costs.attention import (
     heads_of,
     inputs_of,
     main_backward_bytes,
+    neutral,
+    runs_fused,
 )
 from undertorch.costs.building import ceil_div, inner, pytorch, round_up, temporary, viewed
 from undertorch.costs.least_bytes import least_bytes
@@ -46,19 +48,73 @@ FORWARD_TILES = {  # by head size, rounded up to a multiple of 32: without dropo
     224: (Tile(queries=128, keys=64, warps=8), Tile(queries=128, keys=64, warps=8)),
     256: (Tile(queries=64, keys=64, warps=4), Tile(queries=64, keys=64, warps=4)),
 }
-"""flash_fwd_launch_template.h, for GPUs with 164 KB of shared memory and more; of head size 256 those with 228 KB."""
+"""flash_fwd_launch_template.h, for compute capability 9.0; `_forward_tile` has what others take instead."""
 
-BACKWARD_TILES = {
-    32: Tile(queries=128, keys=128, warps=8),
-    64: Tile(queries=128, keys=128, warps=8),
-    96: Tile(queries=64, keys=128, warps=8),
-    128: Tile(queries=64, keys=128, warps=8),
-    160: Tile(queries=64, keys=64, warps=8),
-    192: Tile(queries=64, keys=64, warps=8),
-    224: Tile(queries=64, keys=64, warps=8),
-    256: Tile(queries=64, keys=64, warps=8),
+SQUARE = Tile(queries=64, keys=64, warps=4)
+LARGE = Tile(queries=128, keys=64, warps=8)
+FEW_KEYS = Tile(queries=128, keys=32, warps=4)
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardTile(Tile):
+    """A tile of the backward, and how it saves shared memory."""
+
+    least_shared: int = 0
+    """Bytes that a block must be able to have for it to be taken."""
+    values_in_registers: bool = False
+    single_buffer: bool = False
+    """Queries and gradients are loaded without a second buffer."""
+
+    def shared(self, features: int, element: int) -> int:
+        """Bytes of shared memory (kernel_traits.h, kSmemSize1colblock).
+
+        Queries, gradients and (second buffer) queries again; keys and values; the scores and their gradient, which
+        take the values' place where those are held in registers.
+        """
+        queries = self.queries * features * (2 if self.single_buffer else 3)
+        keys = self.keys * features * 2
+        scores = self.queries * self.keys * 2
+        rest = max(keys, keys // 2 + scores) if self.values_in_registers else keys + scores
+        return (queries + rest) * element
+
+
+def _backward(
+    queries: int, keys: int, least_kib: int = 0, *, in_registers: bool = False, single: bool = False
+) -> BackwardTile:
+    return BackwardTile(
+        queries=queries,
+        keys=keys,
+        warps=8,
+        least_shared=least_kib * KIB,
+        values_in_registers=in_registers,
+        single_buffer=single,
+    )
+
+
+BACKWARD_TILES = {  # by head size; the first that the GPU has the shared memory for
+    32: (_backward(128, 128, 104), _backward(128, 128, in_registers=True)),
+    64: (_backward(128, 128, 144), _backward(64, 128, in_registers=True)),
+    96: (_backward(64, 128, 116), _backward(64, 128, in_registers=True)),
+    128: (_backward(64, 128, 144), _backward(64, 64, in_registers=True)),
+    160: (_backward(64, 64, 116), _backward(64, 64, single=True)),
+    192: (_backward(64, 64, 136), _backward(64, 64, in_registers=True, single=True)),
+    224: (
+        _backward(64, 64, 176),
+        _backward(64, 64, 144, single=True),
+        _backward(64, 32, in_registers=True, single=True),
+    ),
+    256: (
+        _backward(64, 64, 176),
+        _backward(64, 64, 144, single=True),
+        _backward(64, 32, in_registers=True, single=True),
+    ),
 }
-"""flash_bwd_launch_template.h, likewise."""
+"""flash_bwd_launch_template.h. Shared memory above 99 KB is what tells A100, H100 and B200 from other GPUs."""
+
+VALUES_IN_REGISTERS = (32, 96)
+"""Head sizes whose values stay in registers unless there is dropout, for which registers are short."""
 
 SPLIT_QUERIES = 64
 """Queries of a tile whose keys are split."""
@@ -67,25 +123,25 @@ MOST_SPLITS = 128
 FULL_ENOUGH, GOOD_ENOUGH = 0.8, 0.85
 """num_splits_heuristic: blocks of two per SM above which nothing is split; efficiency, of the best, that suffices."""
 
-BACKWARD_SHARED = {64: 147456, 128: 147456, 256: 180224}
-CONVERT_SHARED = {64: 16384, 128: 16384, 256: 32768}
 DOT_REGISTERS = {64: 44, 128: 50, 256: 88}
 CONVERT_REGISTERS = {64: 48, 128: 48, 256: 80}
-"""Resources by head size, recorded on the H200."""
+"""Registers by head size, recorded on the H200."""
 
 
 @cost("aten::_scaled_dot_product_flash_attention")
 def flash_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Reads query, key, value; writes the output and the logarithm of each row's sum."""
-    sizes = heads_of(op)
+    sizes = heads_of(op, gpu)
     if sizes.rows == 0:
         return ()
+    read, written = least_bytes(inputs_of(op)), sum(tensor.bytes for tensor in op.results[:2])
+    if not runs_fused(gpu):
+        return (neutral(sizes, gpu, read, written, sizes.forward_flops, LIBRARY),)
     dropout = op.arg("dropout_p") not in (0, 0.0)
     splits = 1 if dropout else _splits(sizes, gpu)
-    read, written = least_bytes(inputs_of(op)), sum(tensor.bytes for tensor in op.results[:2])
     if splits > 1:
         return _split(sizes, splits, read, written)
-    tile = FORWARD_TILES[_rounded(sizes.features)][dropout]
+    tile = _forward_tile(sizes, gpu, dropout=dropout)
     features = _rounded(sizes.features)
     element = DTYPE_BYTES[sizes.dtype]
     return (
@@ -109,13 +165,16 @@ def flash_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
 @cost("aten::_scaled_dot_product_flash_attention_backward")
 def flash_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Works on batch × length × heads × features: an output or gradient that lies otherwise is copied first."""
-    sizes = heads_of(op)
+    sizes = heads_of(op, gpu)
     if sizes.rows == 0:
         return ()
-    tile = BACKWARD_TILES[_rounded(sizes.features)]
+    read, written = main_backward_bytes(op, sizes)
+    if not runs_fused(gpu):
+        return (neutral(sizes, gpu, read, written, sizes.backward_flops, LIBRARY),)
+    features, element = _rounded(sizes.features), DTYPE_BYTES[sizes.dtype]
+    tile = _backward_tile(op, features, gpu)
     threads = tile.warps * gpu.warp_size
     in_queries = (ceil_div(sizes.queries, tile.queries), sizes.batch)
-    read, written = main_backward_bytes(op, sizes)
     kernels = _laid_out(op, gpu, "grad_out", 1) + _laid_out(op, gpu, "out", 2)
     kernels += (
         _flash(
@@ -131,7 +190,7 @@ def flash_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
             flops=sizes.backward_flops,
             math=sizes.math,
             registers=255,
-            shared=BACKWARD_SHARED.get(sizes.features),
+            shared=tile.shared(features, element),
             note=BACKWARD_NOTE,
             library=LIBRARY,
         ),
@@ -143,11 +202,35 @@ def flash_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
                 in_queries,
                 threads,
                 CONVERT_REGISTERS.get(sizes.features),
-                CONVERT_SHARED.get(sizes.features, 0),
+                # A tile of the gradient (kernel_traits.h, kSmemdQSize).
+                tile.queries * features * element,
             )
         ),
     )
     return kernels + _shared_heads(op, gpu, sizes)
+
+
+def _forward_tile(sizes: Heads, gpu: Gpu, *, dropout: bool) -> Tile:
+    features = _rounded(sizes.features)
+    small = gpu.compute_capability is not None and (8, 0) < gpu.compute_capability < (9, 0)
+    if small and features == 96 and sizes.causal:
+        return SQUARE
+    if small and features == 128 and not dropout:
+        return SQUARE if sizes.causal else FEW_KEYS
+    if features == 224 and gpu.shared_per_block_optin < 2 * features * (128 + 2 * 64):
+        return SQUARE
+    if features == 256:
+        # Two blocks of 64 queries an SM are better than one of 128, where they fit.
+        fits, two = gpu.shared_per_block_optin >= 2 * features * (128 + 2 * 64), 4 * features * (64 + 2 * 64)
+        return LARGE if fits and gpu.shared_per_sm < two else SQUARE
+    return FORWARD_TILES[features][dropout]
+
+
+def _backward_tile(op: Op, features: int, gpu: Gpu) -> BackwardTile:
+    tile = next(tile for tile in BACKWARD_TILES[features] if gpu.shared_per_block_optin >= tile.least_shared)
+    if features in VALUES_IN_REGISTERS and op.arg("dropout_p") in (0, 0.0):
+        return replace(tile, values_in_registers=True)
+    return tile
 
 
 def _split(sizes: Heads, splits: int, read: int, written: int) -> tuple[Kernel, ...]:

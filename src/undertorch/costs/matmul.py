@@ -1,7 +1,8 @@
 """Matrix products (native/cuda/Blas.cpp, torch 2.11): what is copied first, which library call is made, its bytes.
 
 FLOPs are 2 · rows · columns · inner exactly, whatever the epilogue (as torch.utils.flop_counter counts). Which kernel
-cuBLAS takes is modelled: see gemm/. For float32 TF32 is taken to be off, as torch leaves it.
+cuBLAS takes is modelled: see gemm/. float32 goes to the tensor cores as TF32 where torch was told to allow it (Op.tf32)
+and the GPU has it.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from undertorch.costs.gemm.launches import launches, modelled
 from undertorch.costs.gemm.product import Epilogue, Product
 from undertorch.costs.least_bytes import least_bytes
 from undertorch.costs.registry import cost
+from undertorch.costs.units import generation, matrix_math
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 BIAS_DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -101,6 +103,8 @@ def dot(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     others = [tensor for tensor in op.inputs if tensor is not first]
     sums = ceil_div(count, DOT_ELEMENTS)
     size = 4 if result.itemsize <= 4 else result.itemsize
+    if generation(gpu) is None:
+        return (_neutral_dot(op, first, [first, *others], count),)
     recorded = size == 4
     return (
         modelled(
@@ -133,6 +137,23 @@ def dot(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
                 library="cuBLAS",
             )
         ),
+    )
+
+
+def _neutral_dot(op: Op, first: TensorRef, read: list[TensorRef], count: int) -> Kernel:
+    """A dot product by a library whose kernels are not modelled."""
+    return modelled(
+        pytorch(
+            "dot",
+            Kind.MATMUL,
+            ceil_div(count, DOT_ELEMENTS),
+            DOT_ELEMENTS,
+            read=least_bytes(read),
+            written=op.results[0].bytes,
+            flops=2 * count - 1,
+            math=vector_math(first.dtype),
+            library="hipBLAS",
+        )
     )
 
 
@@ -214,6 +235,7 @@ def product_of(
         batch=first.shape[0] if len(first.shape) == 3 else 1,
         layout=left.order + right.order,
         dtype=first.dtype,
+        math=matrix_math(first.dtype, gpu, tf32=op.tf32),
         alignment=_alignment(left, right, result, columns),
         epilogue=epilogue,
     )

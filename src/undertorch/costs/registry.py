@@ -11,6 +11,10 @@ COSTS: dict[str, Cost] = {}
 """By Op name, such as `aten::addmm`; the overload is the function's business."""
 
 
+LAUNCHED: dict[str, Cost] = {}
+"""By namespace, the cost of kernels that scripts launch by themselves, whatever their name: `triton::…`."""
+
+
 class NoCost(LookupError):
     """Raised by a cost that cannot tell for this call: its kernels follow from values, or from sources unknown."""
 
@@ -28,6 +32,16 @@ def cost(*names: str) -> Callable[[Cost], Cost]:
     return register
 
 
+def launched_by_scripts(namespace: str) -> Callable[[Cost], Cost]:
+    """Registers a function as the cost of every Op of a namespace that holds kernels and no ops."""
+
+    def register(function: Cost) -> Cost:
+        LAUNCHED[namespace] = function
+        return function
+
+    return register
+
+
 def kernels(op: Op, gpu: Gpu) -> tuple[Kernel, ...] | None:
     """The kernels of an Op; None where no cost is known for it or this call of it; the accounting lists those.
 
@@ -36,7 +50,7 @@ def kernels(op: Op, gpu: Gpu) -> tuple[Kernel, ...] | None:
     tensors = (*op.inputs, *op.results)
     if tensors and all(tensor.device.startswith(("cpu", "meta")) for tensor in tensors):
         return ()
-    found = COSTS.get(op.name)
+    found = COSTS.get(op.name) or LAUNCHED.get(op.name.partition("::")[0])
     if found is None:
         return None
     try:

@@ -66,6 +66,9 @@ class Op:
     """The autograd node that was running, such as `AddmmBackward0`; None outside backward."""
     torch: str | None = None
     """Version of the torch that made the call, such as `2.13.0+cpu`: its launches follow from it. None: not known."""
+    tf32: bool = False
+    """Whether torch was allowed to use TF32 for float32 matmuls and convolutions when the call was made:
+    torch.backends.cuda.matmul for matmul, torch.backends.cudnn for convolution (and recurrent layers)."""
     assumed: tuple[str, ...] = ()
     """What about this Op was assumed because no value was computed, one sentence each."""
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from undertorch.records import Gpu, Step
+from undertorch.records import Gpu, Recording, Step
 from undertorch.steps.advice import advise
 from undertorch.steps.predict import predict
 from undertorch.steps.record import RecordError, record
@@ -32,8 +32,13 @@ def see(
     recording = record(script, arguments, gpu, step=step, assume=assume or {}, progress=progress)
     if progress:
         progress(f"costing {len(recording.ops)} ops")
-    predicted = predict(recording, gpu)
-    return replace(predicted, advice=advise(predicted, gpu))
+    return predicted(recording, gpu)
+
+
+def predicted(recording: Recording, gpu: Gpu) -> Step:
+    """The step of a recording on a GPU, with what is worth changing in it."""
+    step = predict(recording, gpu)
+    return replace(step, advice=advise(step, gpu))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ class Tape:
         node: str | None = None,
         forward: int | None = None,
         bound: Bound = Bound.MEMORY,
+        tf32: bool = False,
     ) -> Op:
         """Reads each input once and writes each output once, unless said otherwise. Without launches it is a view."""
         op = Op(
@@ -65,6 +66,7 @@ class Tape:
             outputs=outputs,
             node=node,
             forward=forward,
+            tf32=tf32,
         )
         self.ops.append(op)
         for _ in range(launches):

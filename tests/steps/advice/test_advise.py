@@ -334,11 +334,12 @@ def test_gradients_that_are_stacked_and_then_laid_out_anew():
     assert "split" in one.what
 
 
-def float32_matmul(tape: Tape) -> None:
+def float32_matmul(tape: Tape, *, tf32: bool = False) -> None:
     x, weight = tape.new(4096, 4096, dtype="float32"), tape.new(4096, 4096, dtype="float32")
     y = tape.new(4096, 4096, dtype="float32")
     inputs = {"self": x, "mat2": weight}
-    tape.call("mm", inputs, (y,), Kind.MATMUL, 2700, flops=2 * 4096**3, math=Math.FP32, bound=Bound.COMPUTE)
+    cost = {"flops": 2 * 4096**3, "math": Math.FP32, "bound": Bound.COMPUTE}
+    tape.call("mm", inputs, (y,), Kind.MATMUL, 2700, tf32=tf32, **cost)
 
 
 def test_float32_matmuls_where_the_gpu_has_tf32():
@@ -354,7 +355,9 @@ def test_no_tf32_on_a_gpu_that_has_none_and_none_where_the_script_sees_to_it():
     tape = Tape()
     float32_matmul(tape)
     assert "tf32" not in advised(tape.step(), gpus.find("V100-SXM2-16GB"))
-    assert "tf32" not in advised(tape.step("torch.set_float32_matmul_precision('high')\n"))
+    allowed = Tape()
+    float32_matmul(allowed, tf32=True)
+    assert "tf32" not in advised(allowed.step())
 
 
 def linear(tape: Tape, outputs: int) -> None:

@@ -16,10 +16,18 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 @cache
-def recorded(script: str, *arguments: str, gpu: str = "H200", step: int = 2, assume: tuple[str, ...] = ()) -> Recording:
-    """The recording of a script of this folder. `assume`: `PLACE=VALUE`."""
+def recorded(
+    script: str,
+    *arguments: str,
+    gpu: str = "H200",
+    step: int = 2,
+    assume: tuple[str, ...] = (),
+    as_module: bool = False,
+) -> Recording:
+    """The recording of a script of this folder, or of a module by its dotted name. `assume`: `PLACE=VALUE`."""
     answers = dict(answer.split("=") for answer in assume)
-    return record(SCRIPTS / script, arguments, gpus.find(gpu), step=step, assume=answers)
+    named = Path(script) if as_module else SCRIPTS / script
+    return record(named, arguments, gpus.find(gpu), step=step, assume=answers)
 
 
 @pytest.fixture(scope="session")

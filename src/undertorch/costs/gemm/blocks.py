@@ -1,9 +1,10 @@
 """Kernels with one block a tile of the result: CUTLASS and older cuBLAS. A model of which one cuBLAS takes.
 
-Tensor cores on GPUs before Hopper, and on Hopper where rows do not start at multiples of 16 bytes; CUDA cores for
-float32 and float64. Blocks run in rounds of as many as the GPU holds; the model takes the tile whose rounds are
-quickest, and cuts the inner dimension where blocks are too few to fill the GPU. Recorded on an H200: names, threads,
-registers, shared memory and grids of float32 and unaligned products. GPUs before Hopper were not recorded.
+Tensor cores on GPUs without resident blocks (before Hopper, and consumer Blackwell), and on Hopper for TF32 and where
+rows do not start at multiples of 16 bytes; CUDA cores for float32 and float64. Blocks run in rounds of as many as the
+GPU holds; the model takes the tile whose rounds are quickest, and cuts the inner dimension where blocks are too few to
+fill the GPU. Recorded on an H200: names, threads, registers, shared memory and grids of float32 and unaligned products.
+Other GPUs, and TF32, were not recorded: names of their kernels say no more than which unit and what tile.
 
 Fitted to the float32 products of tests/golden/h200_gemms.json.gz that are not marked `held`, and to h200_ops.json.gz
 beside it: of 57 held ones it gets right how many kernels and memsets there are of 9 in 10, the grid of 1 in 4; cuBLAS'
@@ -11,11 +12,18 @@ choice among its older kernels follows no rule that was found.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from undertorch.costs.building import ceil_div
 from undertorch.costs.gemm.product import Epilogue, Plan, Product
-from undertorch.records import Dim3, Gpu
+from undertorch.costs.units import generation
+from undertorch.records import Dim3, Gpu, Math
+
+HOPPER, AMPERE_MAJOR = 9, 8
+"""Major compute capabilities."""
+TURING = (7, 5)
+
+FLOAT32_BYTES = 4
 
 SWIZZLE = 8
 """CUTLASS lays up to 8 neighbouring tiles of columns beside each other (gemm/threadblock/threadblock_swizzle.h)."""
@@ -103,6 +111,22 @@ def _ampere(columns: int, rows: int, threads: int, stages: int) -> Tile:
     )
 
 
+def _plain(stem: str, columns: int, rows: int, threads: int, efficiency: float) -> Tile:
+    """A kernel that nobody recorded: its resources are not known."""
+    return Tile(
+        name=f"{stem}_{columns}x{rows}_{{}}",
+        library="cuBLAS",
+        columns=columns,
+        rows=rows,
+        threads=threads,
+        registers=None,
+        shared=None,
+        resident=1 if columns * rows > 64 * 64 else 3,
+        efficiency=efficiency,
+        swizzled=False,
+    )
+
+
 FLOAT32 = Family(
     tiles=(
         _xmma(128, 128, threads=128, registers=255, shared=33792, resident=2, efficiency=1.07),
@@ -168,6 +192,60 @@ UNALIGNED = Family(
     counter=None,
 )
 
+FLOAT64_ELSEWHERE = Family(tiles=(_plain("gemm_f64", 64, 64, 128, 1.0),), splits=1, counter=None)
+"""GPUs that are not Hopper."""
+
+TF32 = Family(
+    tiles=(
+        _plain("gemm_tf32", 128, 256, 256, 1.15),
+        _plain("gemm_tf32", 128, 128, 128, 1.0),
+        _plain("gemm_tf32", 64, 64, 128, 0.75),
+    ),
+    splits=16,
+    counter=None,
+)
+
+TURING_FLOAT16 = Family(
+    tiles=(
+        _plain("turing_fp16_s1688gemm_fp16", 256, 128, 256, 1.0),
+        _plain("turing_fp16_s1688gemm_fp16", 128, 128, 128, 1.0),
+        _plain("turing_fp16_s1688gemm_fp16", 64, 64, 128, 0.75),
+    ),
+    splits=16,
+    counter=None,
+)
+
+VOLTA_FLOAT16 = Family(
+    tiles=(
+        _plain("volta_fp16_s884gemm_fp16", 256, 128, 256, 1.0),
+        _plain("volta_fp16_s884gemm_fp16", 128, 128, 128, 1.0),
+        _plain("volta_fp16_s884gemm_fp16", 64, 64, 128, 0.75),
+    ),
+    splits=16,
+    counter=None,
+)
+
+VOLTA_FLOAT32 = Family(
+    tiles=(
+        _plain("volta_sgemm", 128, 128, 256, 1.0),
+        _plain("volta_sgemm", 128, 64, 128, 0.92),
+        _plain("volta_sgemm", 32, 32, 128, 0.4),
+    ),
+    splits=16,
+    counter=None,
+)
+"""Turing runs them too."""
+
+WITHOUT_KERNELS = Family(
+    tiles=(
+        _plain("gemm_{dtype}", 128, 128, 256, 1.0),
+        _plain("gemm_{dtype}", 64, 64, 128, 0.85),
+    ),
+    splits=16,
+    counter=None,
+)
+"""Dtypes whose kernels are not known by name, such as bfloat16 before Ampere, which is multiplied as float32."""
+
 START = 4000
 """What a block costs besides, in multiplications of one element by one element for 64 steps of the inner dimension."""
 
@@ -187,7 +265,7 @@ LEAST_INNER = 128
 
 def plan(product: Product, gpu: Gpu) -> Plan:
     """The kernel for a product that no kernel with resident blocks takes."""
-    family = _family(product)
+    family = _on(_family(product, gpu), gpu)
     tile, splits = min(_choices(product, family), key=lambda choice: _estimate(product, choice[0], choice[1], gpu.sms))
     counted = splits > 1 and family.counter is not None
     across, along = _tiles(product, tile)
@@ -205,12 +283,41 @@ def plan(product: Product, gpu: Gpu) -> Plan:
     )
 
 
-def _family(product: Product) -> Family:
+def _family(product: Product, gpu: Gpu) -> Family:
+    """Of an NVIDIA GPU: no kernel is taken whose instructions it lacks."""
+    major = generation(gpu)
     if product.dtype in ("float64", "complex128"):
-        return FLOAT64
+        return FLOAT64 if major == HOPPER else FLOAT64_ELSEWHERE
+    if product.math is Math.TENSOR_TF32:
+        return TF32
+    before_ampere = major is not None and major < AMPERE_MAJOR
     if not product.tensor_cores:
+        if product.itemsize < FLOAT32_BYTES:
+            return WITHOUT_KERNELS
+        if before_ampere:
+            return VOLTA_FLOAT32
         return FLOAT32 if product.layout == "rc" else FLOAT32_LARGE
+    if before_ampere:
+        if product.dtype != "float16":
+            return WITHOUT_KERNELS
+        return TURING_FLOAT16 if gpu.compute_capability == TURING else VOLTA_FLOAT16
     return AMPERE if product.alignment >= 16 else UNALIGNED
+
+
+def _on(family: Family, gpu: Gpu) -> Family:
+    """The tiles whose shared memory a block of the GPU can have, and as many of them an SM as fit its shared memory."""
+    tiles = tuple(
+        replace(tile, resident=max(1, min(tile.resident, _fit(tile, gpu))))
+        for tile in family.tiles
+        if tile.shared is None or tile.shared <= gpu.shared_per_block_optin
+    )
+    return replace(family, tiles=tiles)
+
+
+def _fit(tile: Tile, gpu: Gpu) -> int:
+    if not tile.shared:
+        return tile.resident
+    return gpu.shared_per_sm // (tile.shared + gpu.shared_reserved_per_block)
 
 
 def _choices(product: Product, family: Family) -> Iterator[tuple[Tile, int]]:

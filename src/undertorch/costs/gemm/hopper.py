@@ -95,15 +95,15 @@ class Choice:
 
 
 @cache
-def plan(product: Product, sms: int) -> Plan:
-    """The kernel, for a GPU with that many SMs."""
+def plan(product: Product, sms: int, architecture: str = "sm90") -> Plan:
+    """The kernel, for a GPU with that many SMs; `architecture` goes into its name."""
     choice = min(_choices(product, sms), key=lambda choice: _estimate(product, choice, sms))
     tile = choice.tile
     clusters = min(_resident(choice.size, sms), _clusters(product, choice) * choice.splits)
     tiles = product.batch * ceil_div(product.columns, tile.columns) * ceil_div(product.rows, tile.rows)
     rounds = tiles * choice.splits / (_resident(choice.size, sms) * choice.size)
     return Plan(
-        name=_name(product, choice),
+        name=_name(product, choice, architecture),
         tile=(tile.columns, tile.rows),
         grid=(choice.size, clusters, 1),
         threads=THREADS,
@@ -180,14 +180,14 @@ def _resident(size: int, sms: int) -> int:
     return max(1, RESIDENT[size] * sms // RESIDENT_SMS)
 
 
-def _name(product: Product, choice: Choice) -> str:
+def _name(product: Product, choice: Choice, architecture: str) -> str:
     tile = choice.tile
     cooperative = tile.cooperative
     if cooperative is None and product.epilogue is not Epilogue.NONE and tile.columns * tile.rows >= 128 * 144:
         # With a bias the larger tiles are shared by both warp groups (recorded).
         cooperative = "A"
     parts = (
-        f"nvjet_sm90_{TYPES[product.dtype]}",
+        f"nvjet_{architecture}_{TYPES[product.dtype]}",
         tile.name,
         f"{STEP_BYTES // product.itemsize}x{tile.stages}",
         f"{choice.across}x{choice.along}",

@@ -5,7 +5,8 @@ from math import isqrt
 
 from undertorch.costs.building import ceil_div, memset, pytorch
 from undertorch.costs.gemm import blocks, hopper, vectors
-from undertorch.costs.gemm.product import MATH, Epilogue, Plan, Product
+from undertorch.costs.gemm.product import Epilogue, Plan, Product
+from undertorch.costs.units import generation
 from undertorch.records import Gpu, Kernel, Kind, Math, Origin
 
 FLOAT32 = 4
@@ -16,7 +17,15 @@ REDUCE_BLOCKS = 4
 """Blocks an SM that the grid of `splitKreduce_kernel` aims at; more tiles of 32 × 16 than that share blocks (fitted to
 the 24 distinct grids recorded)."""
 
-FLOAT32_NOTE = "FLOPs at float32's rate: torch leaves TF32 off unless allow_tf32 is set."
+FLOAT32_NOTE = "FLOPs at float32's rate: TF32 was off when the call was made, or this GPU has none."
+TF32_NOTE = "FLOPs at TF32's rate, which torch was told to allow. Which kernel cuBLAS takes for it is a guess."
+
+HOPPER, DATA_CENTRE_BLACKWELL = 9, 10
+"""Major compute capabilities whose kernels have resident blocks. Consumer Blackwell (12) lacks their instructions
+(wgmma, tcgen05; PTX ISA, target notes) and runs Ampere's kernels."""
+
+AMD_TILE, AMD_THREADS = 128, 256
+"""A plain tile of four waves; AMD's kernels were not recorded."""
 
 
 def launches(
@@ -38,11 +47,11 @@ def launches(
             read=read,
             written=parts if plan.reduced else written,
             flops=product.flops,
-            math=MATH.get(product.dtype, Math.FP32),
+            math=product.math,
             registers=plan.registers,
             shared=plan.shared,
             traffic=_traffic(product, plan, gpu, read, parts if plan.reduced else written),
-            note=FLOAT32_NOTE if product.dtype == "float32" else None,
+            note=_note(product),
             library=plan.library,
         )
     )
@@ -57,14 +66,34 @@ def modelled(kernel: Kernel) -> Kernel:
 
 
 def _plan(product: Product, gpu: Gpu) -> Plan:
+    major = generation(gpu)
+    if major is None:
+        return _neutral(product)
     vector = vectors.plan(product)
     if vector is not None:
         return vector
-    capability = gpu.compute_capability
-    resident = capability is not None and capability[0] >= 9 and product.dtype in hopper.TYPES
+    resident = major in (HOPPER, DATA_CENTRE_BLACKWELL) and product.dtype in hopper.TYPES
     if resident and product.alignment >= hopper.ALIGNMENT:
-        return hopper.plan(product, gpu.sms)
+        # What a B200 takes was not recorded: Hopper's choice, extrapolated.
+        return hopper.plan(product, gpu.sms, f"sm{major}0")
     return blocks.plan(product, gpu)
+
+
+def _neutral(product: Product) -> Plan:
+    """A block a tile of the result, by a library whose kernels are not modelled: hipBLASLt."""
+    return Plan(
+        name="gemm",
+        library="hipBLASLt",
+        tile=(AMD_TILE, AMD_TILE),
+        grid=(ceil_div(product.rows, AMD_TILE), ceil_div(product.columns, AMD_TILE), product.batch),
+        threads=AMD_THREADS,
+    )
+
+
+def _note(product: Product) -> str | None:
+    if product.dtype != "float32":
+        return None
+    return TF32_NOTE if product.math is Math.TENSOR_TF32 else FLOAT32_NOTE
 
 
 def _reduce(product: Product, plan: Plan, gpu: Gpu, parts: int, written: int) -> Kernel:

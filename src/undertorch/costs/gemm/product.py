@@ -15,18 +15,6 @@ class Epilogue(StrEnum):
     RELU_BIAS = "relubias"
 
 
-MATH = {
-    "bfloat16": Math.TENSOR_BF16,
-    "float16": Math.TENSOR_FP16,
-    "float32": Math.FP32,
-    "float64": Math.TENSOR_FP64,
-    "float8_e4m3fn": Math.TENSOR_FP8,
-    "float8_e5m2": Math.TENSOR_FP8,
-    "int8": Math.TENSOR_INT8,
-}
-"""float32: torch leaves TF32 off for matrix products (torch.backends.cuda.matmul.allow_tf32)."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """rows × inner times inner × columns, as often as `batch` says; the result is row-major."""
@@ -39,6 +27,8 @@ class Product:
     """Of both factors: `r` row-major, `c` column-major. A linear layer's forward is `rc`, its gradients `rr`, `cr`."""
     dtype: str
     """Of the factors."""
+    math: Math
+    """The unit that multiplies them."""
     alignment: int
     """Bytes, at most 16, that every row or column starts at a multiple of."""
     epilogue: Epilogue = Epilogue.NONE
@@ -57,7 +47,7 @@ class Product:
     @property
     def tensor_cores(self) -> bool:
         """Whether tensor cores work it off."""
-        return MATH.get(self.dtype, Math.FP32).value.startswith("tensor")
+        return self.math.value.startswith("tensor")
 
     @property
     def itemsize(self) -> int:

@@ -9,13 +9,16 @@ from undertorch.costs.gemm.product import Plan, Product
 ROWS_OF_A_BLOCK = 8
 """`gemv2T_kernel_val`: elements of the result a block (4096 of them: 512 blocks)."""
 
+SIXTEEN_BITS_AND_LESS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8")
+"""Dtypes that cuBLAS has no product with a vector for."""
+
 COLUMNS_OF_A_BLOCK = 32
 """`gemvx::kernel`: the same (4096: 128 blocks of 32 × 16 threads)."""
 
 
 def plan(product: Product) -> Plan | None:
-    """The kernel of a product with a vector in float32 or float64; None for any other product."""
-    if (product.tensor_cores and product.dtype != "float64") or 1 not in (product.rows, product.columns):
+    """The kernel of a product with a vector on CUDA cores; None for any other product."""
+    if product.dtype in SIXTEEN_BITS_AND_LESS or 1 not in (product.rows, product.columns):
         return None
     if product.batch > 1:
         return None

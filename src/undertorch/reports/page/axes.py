@@ -28,6 +28,10 @@ class LogAxis:
         """Percent of the plot, 0 to 100; what lies outside stands at the edge. Raises ValueError for 0 and below."""
         return min(max((log10(value) - self.low) / (self.high - self.low), 0.0), 1.0) * 100
 
+    def holds(self, value: float) -> bool:
+        """Whether the value lies on the axis and not beyond it."""
+        return 10.0**self.low <= value <= 10.0**self.high
+
     @property
     def decades(self) -> tuple[float, ...]:
         """Powers of ten on the axis."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Gpu, Origin, Step
+from undertorch.reports.page.heading import busy_share
 from undertorch.reports.terminal.bounds import verdict
 from undertorch.reports.terminal.numbers import ratio
 from undertorch.reports.terminal.runs import busy, runs
@@ -19,8 +20,8 @@ class Compared:
     label: str
     step: Step
     gpu: Gpu | None
-    busy_us: float | None
-    """None where nothing ran."""
+    busy: float | None
+    """Share of the step, on average over its GPUs."""
     bar: float | None
     """Of the slowest step's time, 0 to 1."""
     times: float | None
@@ -49,7 +50,7 @@ def _compared(step: Step, gpu: Gpu | None, label: str, slowest: float | None, fa
         label=label,
         step=step,
         gpu=gpu,
-        busy_us=busy(all_runs) if all_runs else None,
+        busy=busy_share(step, busy(all_runs)),
         bar=ratio(step.step_us, slowest),
         times=ratio(step.step_us, fastest),
         samples_a_second=None if rate is None else rate * 1e6,
@@ -68,7 +69,9 @@ def labels(steps: Sequence[Step]) -> tuple[str, ...]:
         if more is None:
             names = [f"{name} #{index + 1}" if name in doubled else name for index, name in enumerate(names)]
         else:
-            names = [f"{name} · {more(step)}" if name in doubled else name for name, step in zip(names, steps, strict=True)]
+            names = [
+                f"{name} · {more(step)}" if name in doubled else name for name, step in zip(names, steps, strict=True)
+            ]
     return tuple(names)
 
 

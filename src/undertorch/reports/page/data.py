@@ -10,6 +10,7 @@ from undertorch.reports.page.rates import rates
 from undertorch.reports.page.step import StepView
 from undertorch.reports.page.text import shown, source_rows
 from undertorch.reports.terminal.numbers import geometry, percent
+from undertorch.reports.when import segments
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -60,6 +61,15 @@ class Idles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretches:
+    """The phases of the first GPU, one entry a stretch in each column."""
+
+    phase: tuple[int, ...]
+    start: tuple[float, ...]
+    end: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepData:
     """One step, as the timeline draws it."""
 
@@ -78,6 +88,7 @@ class StepData:
     """Whether the GPU's peaks are known, so that shares mean something."""
     launches: Launches
     idle: Idles
+    stretches: Stretches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +124,9 @@ def _step(view: StepView) -> StepData:
         lines=tuple(LineText(id=view.links[place], place=shown(f"{place[0]}:{place[1]}")) for place in lines),
         ops=tuple(shown(name) for name in ops),
         modules=tuple(shown(name) for name in modules),
-        lanes=tuple(f"GPU {device} · stream {stream}" if devices > 1 else f"stream {stream}" for device, stream in lanes),
+        lanes=tuple(
+            f"GPU {device} · stream {stream}" if devices > 1 else f"stream {stream}" for device, stream in lanes
+        ),
         phases=tuple(phases),
         bounds=tuple(bounds),
         causes=tuple(causes),
@@ -136,6 +149,18 @@ def _step(view: StepView) -> StepData:
             start=tuple(round(idle.start_us, 3) for idle in view.step.idle),
             time=tuple(round(idle.time_us, 3) for idle in view.step.idle),
         ),
+        stretches=_stretches(launches, phases),
+    )
+
+
+def _stretches(launches: Sequence[Launch], phases: Sequence[Phase]) -> Stretches:
+    first = min((launch.device for launch in launches), default=None)
+    of_first = [launch for launch in launches if launch.device == first]
+    found = tuple(segments(of_first, lambda index: of_first[index].phase))
+    return Stretches(
+        phase=tuple(phases.index(one.key) for one in found),
+        start=tuple(round(one.start_us, 3) for one in found),
+        end=tuple(round(one.end_us, 3) for one in found),
     )
 
 
@@ -156,4 +181,4 @@ def _facts(launch: Launch) -> str:
 
 def _share(launch: Launch, gpu: Gpu | None) -> float | None:
     share = rates(launch.kernel, launch.time_us, gpu).share if launch.time_us else None
-    return None if share is None else round(share, 3)
+    return None if share is None else round(share, 5)

@@ -130,7 +130,8 @@ def block_picture(threads: int, lanes: int) -> BlockPicture:
 def sm_picture(warps_a_block: int, blocks: int, places: int) -> SmPicture:
     """Of an SM that holds `blocks` blocks and has `places` places for warps."""
     resident = min(warps_a_block * blocks, places)
-    odd, even = [], []
+    odd: list[str] = []
+    even: list[str] = []
     for warp in range(resident):
         row, column = divmod(warp, SM_COLUMNS)
         (odd if (warp // warps_a_block) % 2 else even).append(f"M{column * CELL} {row * CELL}h5v5h-5z")

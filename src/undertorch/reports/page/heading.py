@@ -47,16 +47,10 @@ def figures(step: Step, runs: Sequence[Run], gpu: Gpu | None) -> tuple[Figure, .
     origin = step.time_origin
     rate = ratio(step.samples, step.step_us)
     used, _, explained = utilisation(step, gpu).partition(" (")
-    shown_busy = bool(step.launches)
+    wall = "" if step.step_us is None else "wall time"
     return (
-        Figure(label="step", value=time(step.step_us), said="wall time", origin=_known(step.step_us, origin)),
-        Figure(
-            label="GPU busy",
-            value=time(busy_us if shown_busy else None),
-            said=f"{percent(ratio(busy_us, step.step_us))} of the step" if step.step_us and shown_busy else "",
-            origin=origin if shown_busy else None,
-            gauge=ratio(busy_us, step.step_us) if shown_busy else None,
-        ),
+        Figure(label="step", value=time(step.step_us), said=wall, origin=_known(step.step_us, origin)),
+        _busy(step, busy_us),
         Figure(
             label="samples a second",
             value=count(None if rate is None else round(rate * 1e6)),
@@ -70,6 +64,25 @@ def figures(step: Step, runs: Sequence[Run], gpu: Gpu | None) -> tuple[Figure, .
             origin=origin if explained else None,
         ),
         _memory(step, gpu),
+    )
+
+
+def busy_share(step: Step, busy_us: float) -> float | None:
+    """Busy time over the step's, on average over its GPUs; None where nothing ran or the step's time is unknown."""
+    devices = len({launch.device for launch in step.launches})
+    return ratio(busy_us, (step.step_us or 0.0) * devices)
+
+
+def _busy(step: Step, busy_us: float) -> Figure:
+    devices = len({launch.device for launch in step.launches})
+    share = busy_share(step, busy_us)
+    said = "" if share is None else f"{percent(share)} of the step"
+    return Figure(
+        label="GPU busy" if devices < 2 else f"{devices} GPUs busy",
+        value=time(busy_us if devices else None),
+        said=f"{said}, on average" if share is not None and devices > 1 else said,
+        origin=step.time_origin if devices else None,
+        gauge=share,
     )
 
 

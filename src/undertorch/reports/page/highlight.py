@@ -1,40 +1,79 @@
-"""Python source with a little colour: comments, strings, keywords, numbers, the names that are defined."""
+"""Python source with a little colour: comments, strings, numbers, keywords, the names that are defined."""
+
+import io
+import keyword
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
-from pygments.lexers.python import PythonLexer
-from pygments.token import Token, _TokenType
 
 from undertorch.reports.page.text import shown, source_rows
 
-CLASSES = {
-    Token.Comment: "c",
-    Token.Literal.String: "s",
-    Token.Literal.Number: "n",
-    Token.Keyword: "k",
-    Token.Operator.Word: "k",
-    Token.Name.Function: "f",
-    Token.Name.Class: "f",
-    Token.Name.Decorator: "d",
+KINDS = {tokenize.COMMENT: "c", tokenize.STRING: "s", tokenize.NUMBER: "n"}
+KINDS |= {
+    getattr(tokenize, name): "s"  # the parts that Python 3.12 and later take an f-string into
+    for name in ("FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END")
+    if hasattr(tokenize, name)
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colour:
+    """Characters of one row, from `begin` up to `end`, and the class of their colour."""
+
+    row: int
+    begin: int
+    end: int
+    kind: str
+
+
 def highlighted(file: str, text: str) -> list[Markup]:
-    """One Markup a source line, escaped. A file that is not Python stands as it is."""
+    """One Markup a source line, escaped. A file that is not Python stands as it is, one that breaks off from there."""
     rows = source_rows(text)
-    if not file.endswith(".py"):
-        return [escape(shown(row)) for row in rows]
-    marked: list[list[Markup]] = [[]]
-    # The lexer would drop blank lines at the ends, and with them the count.
-    for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens("\n".join(rows)):
-        name = _class(kind)
-        for number, part in enumerate(value.split("\n")):
-            if number:
-                marked.append([])
-            if part:
-                safe = escape(shown(part))
-                marked[-1].append(Markup('<span class="{}">{}</span>').format(name, safe) if name else safe)
-    return [Markup("").join(parts) for parts in marked][: len(rows)]
+    of_row: dict[int, list[Colour]] = defaultdict(list)
+    if file.endswith(".py"):
+        for colour in _colours(rows):
+            of_row[colour.row].append(colour)
+    return [_marked(row, of_row.get(number, [])) for number, row in enumerate(rows)]
 
 
-def _class(kind: _TokenType) -> str | None:
-    return next((name for token, name in CLASSES.items() if kind in token), None)
+def _colours(rows: list[str]) -> Iterator[Colour]:
+    before = ""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO("".join(f"{row}\n" for row in rows)).readline):
+            kind = _kind(token, before)
+            before = token.string
+            if kind is not None:
+                yield from _rows(token, kind, rows)
+    except (tokenize.TokenError, SyntaxError):
+        return  # a file that Python could not read has no more colours
+
+
+def _kind(token: tokenize.TokenInfo, before: str) -> str | None:
+    if token.type != tokenize.NAME:
+        return KINDS.get(token.type)
+    if before in ("def", "class"):
+        return "f"
+    return "k" if keyword.iskeyword(token.string) else None
+
+
+def _rows(token: tokenize.TokenInfo, kind: str, rows: list[str]) -> Iterator[Colour]:
+    """A token's characters row by row: a string may go over several."""
+    (first, begin), (last, end) = token.start, token.end
+    for row in range(first - 1, min(last, len(rows))):
+        from_, to = (begin if row == first - 1 else 0), (end if row == last - 1 else len(rows[row]))
+        if from_ < to:
+            yield Colour(row=row, begin=from_, end=to, kind=kind)
+
+
+def _marked(row: str, colours: list[Colour]) -> Markup:
+    parts = [Markup()]
+    at = 0
+    for colour in colours:
+        parts.append(escape(shown(row[at : colour.begin])))
+        parts.append(Markup('<span class="{}">{}</span>').format(colour.kind, shown(row[colour.begin : colour.end])))
+        at = colour.end
+    parts.append(escape(shown(row[at:])))
+    return Markup().join(parts)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from undertorch.records import Gpu, Kernel, Launch, Phase
+from undertorch.records import Gpu, Kernel, Launch, Origin, Phase
 from undertorch.reports.page.geometry import (
     BlockPicture,
     GridPicture,
@@ -21,6 +21,8 @@ from undertorch.reports.terminal.runs import Run, busy, by_phase, grouped, longe
 
 MOST = 40
 """Kernels shown of a line in a phase; the rest is counted in one row."""
+SMALL = 0.02
+"""Kernels below this share of their line's time stay folded, where there are several."""
 WARP = 32
 """Lanes of a warp where the GPU's sheet is not there: those of every GPU of NVIDIA's."""
 
@@ -57,25 +59,64 @@ class PhasePart:
     launches: int
     kernels: tuple[Launched, ...]
     """The longest first."""
+    small: tuple[Launched, ...]
+    """And those that hardly count."""
     rest: int
     """Kernels that are not shown, with their launches and their time."""
     rest_launches: int
     rest_us: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """Of each group of figures, the origin that all launches share; None: they differ, or have none."""
+
+    time: Origin | None
+    geometry: Origin | None
+    occupancy: Origin | None
+    bytes: Origin | None
+
+
+def origins(runs: Sequence[Run]) -> Origins:
+    """Of a line's launches: what they share stands once, above the column."""
+    launches = [run.launch for run in runs]
+    return Origins(
+        time=_shared(launch.time_origin for launch in launches),
+        geometry=_shared(launch.kernel.geometry_origin for launch in launches),
+        occupancy=_shared(occupancy_origin(launch) for launch in launches),
+        bytes=_shared(launch.kernel.bytes_origin for launch in launches),
+    )
+
+
+def occupancy_origin(launch: Launch) -> Origin | None:
+    """Of what stands about an SM: the occupancy, or without it registers and shared memory."""
+    return launch.occupancy_origin or launch.kernel.resources_origin
+
+
+def _shared(found: Iterable[Origin | None]) -> Origin | None:
+    different = {origin for origin in found if origin is not None}
+    return different.pop() if len(different) == 1 else None
+
+
 def by_phases(runs: Sequence[Run], gpu: Gpu | None) -> tuple[PhasePart, ...]:
     """The runs of a line, in the order of the phases."""
-    return tuple(_part(phase, some, gpu) for phase, some in by_phase(runs))
+    whole = busy(runs)
+    return tuple(_part(phase, some, whole, gpu) for phase, some in by_phase(runs))
 
 
-def _part(phase: Phase, runs: Sequence[Run], gpu: Gpu | None) -> PhasePart:
+def _part(phase: Phase, runs: Sequence[Run], whole: float, gpu: Gpu | None) -> PhasePart:
     groups = sorted(grouped(runs, lambda run: run.launch.kernel).values(), key=busy, reverse=True)
     rest = groups[MOST:]
+    small = [group for group in groups[:MOST] if busy(group) < SMALL * whole]
+    if len(small) < 2:
+        small = []
+    large = groups[: min(len(groups), MOST) - len(small)]
     return PhasePart(
         phase=phase,
         time_us=busy(runs),
         launches=len(runs),
-        kernels=tuple(launched(group, gpu) for group in groups[:MOST]),
+        kernels=tuple(launched(group, gpu) for group in large),
+        small=tuple(launched(group, gpu) for group in small),
         rest=len(rest),
         rest_launches=sum(len(group) for group in rest),
         rest_us=sum(busy(group) for group in rest),

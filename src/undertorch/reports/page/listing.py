@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from undertorch.records import Gpu, Phase, Step
+from undertorch.records import Gpu, Step
 from undertorch.reports.page.highlight import highlighted
-from undertorch.reports.page.launched import PhasePart, by_phases
+from undertorch.reports.page.launched import Origins, PhasePart, by_phases, origins
 from undertorch.reports.page.marks import Mark, Place, marks
-from undertorch.reports.page.span import Span, strip
+from undertorch.reports.page.span import Span, Strip, strip
 from undertorch.reports.page.text import source_rows
 from undertorch.reports.terminal.bounds import bound
 from undertorch.reports.terminal.lines import Seen, seen_lines
@@ -42,7 +42,8 @@ class HotLine:
     bound: str
     marks: tuple[Mark, ...]
     phases: tuple[PhasePart, ...]
-    strip: tuple[tuple[Phase, str], ...]
+    strip: Strip
+    origins: Origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +129,7 @@ def _hot(
         marks=said.get((line.file, line.line), ()) if line.file is not None else (),
         phases=by_phases(seen.runs, gpu),
         strip=strip(seen.runs, whole),
+        origins=origins(seen.runs),
     )
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from undertorch.records import Gpu, Op, Step
 from undertorch.reports.page.axes import Tick, linear_ticks, tidy
-from undertorch.reports.page.span import Span
-from undertorch.reports.terminal.numbers import size
+from undertorch.reports.page.span import Span, Strip, phase_strip
+from undertorch.reports.terminal.numbers import size, time
+from undertorch.reports.terminal.runs import Run
+from undertorch.reports.when import op_starts
 
 POINTS = 1500
 """Of the curve; of more samples each stretch keeps its least and its most."""
@@ -27,11 +29,13 @@ class MemoryChart:
     """From the left and from below; None where its Op has no place on the axis."""
     limit: float | None
     """The GPU's memory; None where that is not known, or too far above to be in sight."""
+    phases: Strip
+    times: tuple[Tick, ...]
     by_time: bool
     """Whether the curve runs over the step's time; otherwise over its ops, since none has a launch."""
 
 
-def memory_chart(step: Step, gpu: Gpu | None, whole: Span) -> MemoryChart | None:
+def memory_chart(step: Step, runs: Sequence[Run], gpu: Gpu | None, whole: Span) -> MemoryChart | None:
     """None where there are no samples."""
     memory = step.memory
     if not memory.samples:
@@ -58,22 +62,15 @@ def memory_chart(step: Step, gpu: Gpu | None, whole: Span) -> MemoryChart | None
         ticks=tuple(Tick(at=value / top * 100, text=tidy(size(value))) for value in linear_ticks(top)),
         peak=peak,
         limit=None if limit is None else limit / top * 100,
+        phases=phase_strip(runs, whole),
+        times=_times(whole) if by_time else (),
         by_time=by_time,
     )
 
 
-def op_starts(step: Step) -> dict[int, float]:
-    """When each Op starts: with its first launch, or where it has none, with the one before it. Empty: no launches."""
-    firsts: dict[int, float] = {}
-    for launch in step.launches:
-        for op in launch.ops:
-            firsts[op] = min(firsts.get(op, launch.start_us), launch.start_us)
-    found: dict[int, float] = {}
-    latest = min(firsts.values(), default=None)
-    for op in step.ops if latest is not None else ():
-        latest = max(firsts.get(op.id, latest), latest)
-        found[op.id] = latest
-    return found
+def _times(whole: Span) -> tuple[Tick, ...]:
+    values = linear_ticks(whole.time_us, about=8)
+    return tuple(Tick(at=value / whole.time_us * 100, text=tidy(time(whole.start_us + value))) for value in values)
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

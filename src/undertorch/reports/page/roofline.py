@@ -15,6 +15,8 @@ from undertorch.reports.terminal.runs import Run, busy, by_phase, grouped
 
 LARGEST, SMALLEST = 38.0, 5.0
 """Diameters of the dots, in pixels; the area goes with the time."""
+SEEN = 0.005
+"""Share of the busy time from which on a kernel decides how far the axes reach. Shorter ones may stand at an edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Roofline:
     slope: Slope | None
     bandwidth: Tick | None
     """Of the memory, on the strip's axis."""
+    outside: int
+    """Dots that stand at an edge, since they lie beyond it."""
     left_out: int
     """Launches whose bytes, FLOPs or time are unknown or nothing."""
 
@@ -116,14 +120,17 @@ def roofline(runs: Sequence[Run], gpu: Gpu | None) -> Roofline:
     groups.sort(key=lambda group: group.time_us, reverse=True)  # small dots on top of large ones
     placed = [(group, *group.roofline) for group in groups if group.roofline is not None]
     moving = [(group, group.strip) for group in groups if group.strip is not None]
+    least = SEEN * busy(runs)
+    long = [(at_x, at_y) for group, at_x, at_y in placed if group.time_us >= least]
+    long_moves = [at for group, at in moving if group.time_us >= least]
     left_out = [group for group in groups if group.roofline is None and group.strip is None]
     units = dict.fromkeys(group.runs[0].launch.kernel.math for group, _, _ in placed)
     peaks = {} if gpu is None else {math: peak for math, peak in gpu.peaks.items() if math in units}
     bandwidth = [] if gpu is None else [gpu.memory_bandwidth]
     ridges = [2 * peak / rate for peak in peaks.values() for rate in bandwidth]  # room to the right of the ridges
-    x = log_axis([at for _, at, _ in placed] + ridges) if placed else None
-    y = log_axis([at for _, _, at in placed] + list(peaks.values())) if placed else None
-    moves = log_axis([at for _, at in moving] + bandwidth) if moving else None
+    x = log_axis([at for at, _ in long] + ridges) if long else None
+    y = log_axis([at for _, at in long] + list(peaks.values())) if long else None
+    moves = log_axis(long_moves + bandwidth) if long_moves else None
     longest = max((group.time_us for group in groups), default=0.0)
     return Roofline(
         x=x,
@@ -134,6 +141,8 @@ def roofline(runs: Sequence[Run], gpu: Gpu | None) -> Roofline:
         roofs=_roofs(peaks, gpu, x, y),
         slope=_slope(peaks, gpu, x, y),
         bandwidth=None if gpu is None or moves is None else _bandwidth(gpu, moves),
+        outside=sum(not (x.holds(to_x) and y.holds(to_y)) for _, to_x, to_y in placed if x and y)
+        + sum(not moves.holds(to_y) for _, to_y in moving if moves),
         left_out=sum(len(group.runs) for group in left_out),
         left_out_us=sum(group.time_us for group in left_out),
     )
@@ -152,6 +161,7 @@ def _dot(group: _Group, longest: float, left: float, up: float) -> Dot:
     lines = grouped(group.runs, lambda run: run.where)
     phase, _ = max(by_phase(group.runs), key=lambda pair: busy(pair[1]))
     facts = [
+        str(phase),
         f"{time(group.time_us)} in {count(len(group.runs), 'launch', 'launches')}",
         *([group.rates.reached] if group.rates.reached else []),
         *([group.rates.of_peak] if group.rates.of_peak else []),

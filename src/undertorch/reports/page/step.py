@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass
 
 from undertorch.records import Gpu, Step
+from undertorch.reports.page.advice import Advised, advised
 from undertorch.reports.page.heading import Figure, IdleRow, Wait, figures, idle_rows, waits
 from undertorch.reports.page.listing import HotLine, SourceFile, listing
 from undertorch.reports.page.marks import Place
@@ -42,6 +43,7 @@ class StepView:
     verdict: str
     figures: tuple[Figure, ...]
     waits: tuple[Wait, ...]
+    advice: tuple[Advised, ...]
     files: tuple[SourceFile, ...]
     roofline: Roofline
     memory: MemoryChart | None
@@ -74,9 +76,10 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
         verdict=verdict(step, all_runs),
         figures=figures(step, all_runs, gpu),
         waits=waits(step, all_runs),
+        advice=advised(step, busy(all_runs)),
         files=files,
         roofline=roofline(all_runs, gpu),
-        memory=memory_chart(step, gpu, whole),
+        memory=memory_chart(step, all_runs, gpu, whole),
         kernels=kernel_rows(all_runs, gpu),
         phases=phase_rows(all_runs),
         idle=idle_rows(step),

@@ -127,7 +127,9 @@ def origin_rows(runs: Sequence[Run]) -> tuple[OriginRow, ...]:
         "occupancy": [launch.occupancy_origin for launch in launches],
     }
     return tuple(
-        OriginRow(what=what, counts=tuple(Counter(origins).most_common())) for what, origins in groups.items() if origins
+        OriginRow(what=what, counts=tuple(Counter(origins).most_common()))
+        for what, origins in groups.items()
+        if origins
     )
 
 

@@ -21,8 +21,9 @@ STYLES = ("colours", "base", "head", "source", "kernels", "charts", "timeline", 
 """Files of css/, in the order in which they apply."""
 
 SCRIPTS = (
-    "human", "theme", "folding", "gaps", "lines", "drawing", "lanes", "timeline", "roofline", "steps", "main",
-)  # fmt: skip
+    *("human", "said", "theme", "folding", "gaps", "steps", "lines", "roofline"),
+    *("lanes", "drawing", "keys", "pointer", "timeline", "main"),
+)
 """Files of js/. They share one scope; main.js, the last, starts them."""
 
 FIRST = "first"
@@ -35,7 +36,7 @@ def write_page(path: Path, steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> No
     `gpus` holds the spec sheets by `Step.gpu`; without its sheet, a step's page leaves out what is measured against
     the GPU's peaks. Raises OSError where the file cannot be written, ValueError where there is no step.
     """
-    write_whole(path, page(steps, gpus).encode("utf-8", "replace"))
+    write_whole(path, page(steps, gpus).encode("utf-8"))
 
 
 def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:

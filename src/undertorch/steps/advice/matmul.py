@@ -14,20 +14,17 @@ ALIGNED = 16
 MULTIPLE = 64
 """Elements that a padded size is a multiple of: 128 bytes of 16-bit numbers, a line of the L2 cache."""
 
-SET_ALREADY = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
-"""Words of a script that turns TF32 on or off itself; the times here take it to be off."""
-
 
 def without_tf32(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
-    """float32 matmuls on a GPU whose tensor cores take TF32."""
-    sources = queue.step.environment.sources.values()
-    if Math.TENSOR_TF32 not in queue.gpu.peaks or any(word in text for text in sources for word in SET_ALREADY):
+    """float32 matmuls on a GPU whose tensor cores take TF32, for which torch was not allowed to use it."""
+    if Math.TENSOR_TF32 not in queue.gpu.peaks:
         return
     saved, ops = 0.0, set()
     for number, some in queue.runs.items():
+        op = queue.ops[number]
         for run in some:
             kernel = run.launch.kernel
-            if kernel.kind is Kind.MATMUL and kernel.math is Math.FP32 and number not in taken:
+            if kernel.kind is Kind.MATMUL and kernel.math is Math.FP32 and number not in taken and not op.tf32:
                 saved += run.time_us * (1 - _ratio(queue, (replace(kernel, math=Math.TENSOR_TF32),), (kernel,)))
                 ops.add(number)
     yield Saving(

@@ -15,6 +15,7 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from undertorch.records import Gpu
+from undertorch.steps.record.patching import undone_by
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -51,6 +52,8 @@ class AttentionChoice:
                 SDPBackend.EFFICIENT_ATTENTION,
                 SDPBackend.MATH,
             )
+            before = torch._C._get_sdp_priority_order()
+            undone_by(lambda: torch._C._set_sdp_priority_order(before))
             torch._C._set_sdp_priority_order([int(backend.value) for backend in order])
 
     def _prefers_cudnn(self) -> bool:

@@ -5,7 +5,7 @@ the recorder just after its node was made, so the newest number then is that op'
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,9 @@ class Node:
 class Backward:
     """Follows the runs of the autograd engine, and knows the forward Op of each node."""
 
-    def __init__(self, guard: Guard, started: Callable[[], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, guard: Guard, started: Sequence[Callable[[], None]], ended: Sequence[Callable[[], None]]
+    ) -> None:
         """`started` and `ended` are told of each outermost run of the engine."""
         self._guard = guard
         self._started = started
@@ -49,14 +51,16 @@ class Backward:
             # run_backward(outputs, grad_outputs, retain_graph, create_graph, inputs, …)
             create_graph = bool(named.get("create_graph", arguments[2] if len(arguments) > 2 else False))
             if not self._runs:
-                self._started()
+                for told in self._started:
+                    told()
             self._runs.append(create_graph)
             try:
                 return run(outputs, *arguments, **named)
             finally:
                 self._runs.pop()
                 if not self._runs:
-                    self._ended()
+                    for told in self._ended:
+                        told()
 
         put(torch.autograd.graph, "_engine_run_backward", followed)
         put(torch.autograd, "_engine_run_backward", followed)

@@ -94,6 +94,15 @@ class Stream:
         return None
 
 
+class Graph:
+    """`torch.cuda.CUDAGraph` and `torch.cuda.graph`: nothing can be captured."""
+
+    def __init__(self, *settings: Any, **named: Any) -> None:
+        raise NotImplementedError(
+            "A CUDA graph holds what a GPU ran, and there is none: run the step without torch.cuda.graph to see it."
+        )
+
+
 def answers(gpu: Gpu, storages: Storages, notes: Notes) -> dict[str, Any]:
     """The functions of `torch.cuda` that ask a device, by name, and what they answer for a GPU."""
     stream = Stream()
@@ -107,11 +116,13 @@ def answers(gpu: Gpu, storages: Storages, notes: Notes) -> dict[str, Any]:
         "default_stream": lambda device=None: stream,
         "set_stream": lambda stream: None,
         "stream": lambda stream: contextlib.nullcontext(),
-        "StreamContext": lambda stream: contextlib.nullcontext(),
+        "StreamContext": Device,
         "synchronize": lambda device=None: None,
         "is_current_stream_capturing": lambda: False,
         "ipc_collect": lambda: None,
         "_sleep": lambda cycles: None,
+        "CUDAGraph": Graph,
+        "graph": Graph,
     }
 
 

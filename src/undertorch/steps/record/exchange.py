@@ -18,7 +18,9 @@ class Request:
     """What is to be recorded."""
 
     script: str
-    """As the user named it."""
+    """As the user named it; of a module its file."""
+    module: str | None = None
+    """Its dotted name where it is to run as by `python -m`."""
     arguments: tuple[str, ...]
     gpu: Gpu
     step: int
@@ -29,6 +31,10 @@ class Request:
     """Path of the compiled guard."""
     outcome: str
     """Where the child writes its Outcome."""
+    scratch: str = ""
+    """The run's folder (overlay/scratch.py)."""
+    room: int = 0
+    """Bytes that the script may write there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,10 @@ class Facts:
         """Every element of a tensor is taken to be this."""
         self._set(tensor, Fact(value=value, certain=False))
 
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Something unknown was written to a tensor."""
+        self._forget(self._storages.number(tensor))
+
     def _forget(self, storage: int) -> None:
         self._facts.pop(storage, None)
 

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from undertorch.steps.record.patching import put
+from undertorch.steps.record.patching import put, undone_by
 from undertorch.steps.record.schemas import makes_a_tensor
 
 LARGE_FLOATS = 1 << 20
@@ -38,6 +38,7 @@ class Fakes:
     def __init__(self) -> None:
         # torch.tensor(…, device="cuda") has to make its tensor on the CPU and move it: there is no CUDA to make it on.
         torch._C._set_only_lift_cpu_tensors(True)
+        undone_by(lambda: torch._C._set_only_lift_cpu_tensors(False))
         # Before a fake tensor is made on a device, torch would make a real one there.
         put(fake_tensor, "init_gpu_context", lambda device: None)
         self.mode = DeviceFreeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)

@@ -17,7 +17,12 @@
 #include <c10/core/GeneratorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <cstring>
+#include <mutex>
+#include <new>
 #include <string>
+#include <typeinfo>
+#include <unordered_set>
 #include <vector>
 
 namespace {
@@ -44,6 +49,42 @@ struct SeedOnly final : c10::GeneratorImpl {
   uint64_t offset_ = 0;
 };
 
+// Pinned memory is ordinary memory here, since nothing is ever copied out of it by a GPU; its addresses are kept, so that
+// `is_pinned()` answers as it would.
+struct PinnedMemory final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    void* address = c10::GetCPUAllocator()->raw_allocate(bytes);
+    const std::lock_guard<std::mutex> lock(mutex());
+    addresses().insert(address);
+    return {address, address, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  static bool holds(const void* address) {
+    const std::lock_guard<std::mutex> lock(mutex());
+    return addresses().count(address) != 0;
+  }
+
+ private:
+  static void release(void* address) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex());
+      addresses().erase(address);
+    }
+    c10::GetCPUAllocator()->raw_deallocate(address);
+  }
+  // Neither is ever destroyed: tensors are freed after static objects are.
+  static std::unordered_set<const void*>& addresses() {
+    static auto* const known = new std::unordered_set<const void*>();
+    return *known;
+  }
+  static std::mutex& mutex() {
+    static auto* const one = new std::mutex();
+    return *one;
+  }
+};
+
 }  // namespace
 
 namespace at {
@@ -68,8 +109,11 @@ struct CUDAHooks final : CUDAHooksInterface {
     return generator;
   }
   Generator getNewGenerator(DeviceIndex) const override { return make_generator<SeedOnly>(0); }
-  // Pinned memory is ordinary memory here: nothing is ever copied out of it by a GPU.
-  Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  Allocator* getPinnedMemoryAllocator() const override {
+    static auto* const memory = new PinnedMemory();
+    return memory;
+  }
+  bool isPinnedPtr(const void* address) const override { return PinnedMemory::holds(address); }
   bool hasCUDA() const override { return true; }
   bool hasCUDART() const override { return true; }
   bool hasMAGMA() const override { return true; }
@@ -226,18 +270,48 @@ void replace_kernels() {
   rnn_relu_packed_cudnn_stub.set_cuda_dispatch_ptr(run_packed_rnn<kRelu>);
 }
 
+// What stood where the guard, its hooks and its callback stand, for `uninstall`.
+const c10::impl::DeviceGuardImplInterface* before_guard = nullptr;
+alignas(at::CUDAHooksInterface) unsigned char before_hooks[sizeof(at::CUDAHooksInterface)];
+at::CallbackHandle watching = 0;
+
 }  // namespace
 
 extern "C" {
 
-// Call once after `import torch`.
+// Call after `import torch`, and again only after `uninstall`.
 void install() {
   static Guard guard;
+  before_guard = c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].load();
   c10::impl::registerDeviceGuard(c10::DeviceType::CUDA, &guard);
   replace_kernels();
   // Only backward nodes are watched, so that no op pays for it.
-  at::addGlobalCallback(
+  watching = at::addGlobalCallback(
       at::RecordFunctionCallback(node_starts, node_ends).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+// Call before `install` where torch was imported before this library: it keeps the hooks that it asked for first, so these
+// become ours in place. Both classes hold nothing but their table of functions.
+void replace_hooks() {
+  static_assert(sizeof(at::CUDAHooks) == sizeof(at::CUDAHooksInterface));
+  auto* const hooks = const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks());
+  if (typeid(*hooks) == typeid(at::CUDAHooks)) {
+    new (before_hooks) at::CUDAHooksInterface();  // torch had asked nobody yet
+  } else {
+    std::memcpy(before_hooks, static_cast<void*>(hooks), sizeof(before_hooks));
+  }
+  new (hooks) at::CUDAHooks(at::CUDAHooksArgs{});
+}
+
+// Undoes `install` and `replace_hooks`. A guard that came in the place of none stays: threads of the autograd engine may
+// hold it.
+void uninstall() {
+  at::removeCallback(watching);
+  if (before_guard != nullptr) {
+    c10::impl::registerDeviceGuard(c10::DeviceType::CUDA, before_guard);
+  }
+  auto* const hooks = const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks());
+  std::memcpy(static_cast<void*>(hooks), before_hooks, sizeof(before_hooks));
 }
 
 // The number under which backward nodes made on this thread know it.

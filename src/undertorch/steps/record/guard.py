@@ -26,7 +26,7 @@ CXX11_ABI = 1
 
 
 class Guard:
-    """The loaded guard. Load it before torch is imported, install it afterwards."""
+    """The loaded guard. Load it before torch is imported, install it afterwards; or load and install it late."""
 
     def __init__(self, library: Path) -> None:
         """Raises OSError where the library does not fit the torch that is installed."""
@@ -38,7 +38,8 @@ class Guard:
         ctypes.CDLL(str(libraries / f"libtorch_cpu{suffix}"))
         # PyDLL keeps the interpreter's lock: each call takes nanoseconds.
         self._library = ctypes.PyDLL(str(library))
-        self._library.install.restype = None
+        for name in ("install", "replace_hooks", "uninstall"):
+            getattr(self._library, name).restype = None
         self.nodes_running: Callable[[], int] = self._function("nodes_running", ctypes.c_uint64)
         self.thread_number: Callable[[], int] = self._function("thread_number", ctypes.c_uint64)
         self.running_thread: Callable[[], int] = self._function("running_thread", ctypes.c_uint64)
@@ -51,6 +52,15 @@ class Guard:
     def install(self) -> None:
         """Makes fake CUDA tensors possible. Call once, after `import torch`."""
         self._library.install()
+
+    def install_late(self) -> None:
+        """The same where torch was imported before this library was loaded."""
+        self._library.replace_hooks()
+        self._library.install()
+
+    def uninstall(self) -> None:
+        """Undoes `install_late`."""
+        self._library.uninstall()
 
     def _function(self, name: str, result: Any) -> Any:
         function = getattr(self._library, name)
@@ -70,7 +80,7 @@ def torch_folder() -> Path:
 def build_guard(progress: Callable[[str], None] | None = None) -> Path:
     """The guard's library for the torch that is installed, built where it is missing. Raises NoTorch or NoCompiler."""
     folder = torch_folder()
-    path = _cache() / f"guard-{_key(folder)}.so"
+    path = cache() / f"guard-{_key(folder)}.so"
     if path.exists():
         return path
     compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, COMPILERS)), None)
@@ -121,7 +131,7 @@ def _key(folder: Path) -> str:
     ]
 
 
-def _cache() -> Path:
+def cache() -> Path:
     """The user's cache; a new folder where that cannot be written, since one others can write to cannot be trusted."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undertorch"
     try:

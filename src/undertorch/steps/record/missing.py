@@ -7,6 +7,7 @@ import torch
 
 from undertorch.steps.record.calls import Call
 from undertorch.steps.record.fakes import Fakes
+from undertorch.steps.record.patching import undone_by
 
 aten = torch.ops.aten
 Shape = Callable[[Call, Fakes], Any]
@@ -117,6 +118,7 @@ def declare_kernels() -> torch.library.Library:
     The declarations hold as long as the library that is returned.
     """
     library = torch.library.Library("aten", "IMPL")
+    undone_by(library._destroy)
     for name in ONLY_ON_CUDA:
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CUDA"):
             library.impl(name, _never, "CUDA")

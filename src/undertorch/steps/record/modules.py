@@ -70,7 +70,7 @@ class Modules:
             self._paths.setdefault(module, "")  # not registered as a child of anyone
         if not stack:
             for path, parameter in module.named_parameters():
-                self._parameters.setdefault(id(parameter), path)
+                self._parameters.setdefault(id(parameter), _plain(path))
             self._calls.trains = torch.is_grad_enabled()
             self._root_called(arguments, named)
         self._called(module)
@@ -78,5 +78,10 @@ class Modules:
 
     def _name(self, root: nn.Module) -> None:
         for path, module in root.named_modules():
-            self._paths[module] = path
-        self._parameters.update((id(parameter), path) for path, parameter in root.named_parameters())
+            self._paths[module] = _plain(path)
+        self._parameters.update((id(parameter), _plain(path)) for path, parameter in root.named_parameters())
+
+
+def _plain(path: str) -> str:
+    """Without the wrapper that torch.compile puts around a model."""
+    return ".".join(part for part in path.split(".") if part != "_orig_mod")

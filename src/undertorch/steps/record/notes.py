@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 from undertorch.records import Assumption, Where
 from undertorch.steps.record.places import Places
@@ -13,11 +14,17 @@ class Notes:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._counts: Counter[tuple[Where | None, str]] = Counter()
+        self._told_at_the_end: Callable[[], tuple[Assumption, ...]] = tuple
 
     def note(self, what: str, where: Where | None = None) -> None:
         """One more of these, at a line; without one, at the line of the user's that is running."""
         self._counts[where or self._places.look(sys._getframe(1)).where, what] += 1
 
+    def also(self, told: Callable[[], tuple[Assumption, ...]]) -> None:
+        """Those that somebody else collects, and tells at the end."""
+        self._told_at_the_end = told
+
     def all(self) -> tuple[Assumption, ...]:
         """All of them."""
-        return tuple(Assumption(where=where, what=what, count=count) for (where, what), count in self._counts.items())
+        own = (Assumption(where=where, what=what, count=count) for (where, what), count in self._counts.items())
+        return (*own, *self._told_at_the_end())

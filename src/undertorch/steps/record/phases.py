@@ -11,7 +11,7 @@ from torch.utils import checkpoint
 
 from undertorch.records import Phase
 from undertorch.steps.record.backward import Node
-from undertorch.steps.record.places import Place
+from undertorch.steps.record.places import ENGINE, Place
 
 LOSSES = (
     "binary_cross_entropy",
@@ -46,6 +46,8 @@ def mark(code: CodeType) -> str | None:
         return "clip"
     if code.co_filename == checkpoint.__file__ and code.co_name == "unpack_hook":
         return "recompute"
+    if code.co_filename == torch.autograd.graph.__file__ and code.co_name == "_engine_run_backward":
+        return ENGINE
     if code is torch.autograd.backward.__code__ or code is torch.autograd.grad.__code__:
         return "backward"
     return "loss" if code in _LOSS_CODES else None
@@ -76,6 +78,8 @@ class Moment:
     """The backward node that runs."""
     creates_graph: bool
     """Whether the backward builds a graph of itself."""
+    writes_trained: bool = False
+    """Whether it writes into a tensor that received a gradient."""
 
 
 class Phases:
@@ -87,6 +91,8 @@ class Phases:
         self._microbatch_done = False
         self.updates: list[Place] = []
         """Where the optimizers that are stepping were called, the innermost last."""
+        self._hooked: list[bool] = []
+        """Of each of these, whether it steps inside a backward (in a gradient's hook)."""
         self.microbatch = 0
         """Which forward and backward of the run it is, counted from 0."""
 
@@ -94,6 +100,11 @@ class Phases:
     def next_microbatch(self) -> int:
         """The microbatch that a forward which begins now belongs to."""
         return self.microbatch + self._microbatch_done
+
+    @property
+    def forward_begun(self) -> bool:
+        """Whether a forward has begun since the last backward."""
+        return self._begun
 
     def module_called(self, module: nn.Module) -> None:
         """A model that goes on after a loss was computed in it is back in the forward."""
@@ -109,6 +120,16 @@ class Phases:
         """The next forward begins a microbatch."""
         self._microbatch_done = True
 
+    def update_begins(self, place: Place, in_backward: bool) -> None:
+        """An optimizer steps, called at a place."""
+        self.updates.append(place)
+        self._hooked.append(in_backward)
+
+    def update_ends(self) -> None:
+        """The one that began last is done."""
+        self.updates.pop()
+        self._hooked.pop()
+
     def phase(self, moment: Moment) -> Phase:
         """The phase of an op."""
         if moment.namespace in {"c10d", "_c10d_functional"}:
@@ -121,11 +142,11 @@ class Phases:
             return Phase.BACKWARD  # the gradient of the loss itself, made before the engine starts
         if moment.module_trains or (moment.gradients and (moment.trains or (self._begun and not moment.from_host))):
             return self._forward(moment)
-        return Phase.UPDATE if self.updates else Phase.OTHER
+        return Phase.UPDATE if self.updates or moment.writes_trained else Phase.OTHER
 
     def _in_engine(self, moment: Moment, node: Node) -> Phase:
-        if self.updates:
-            return Phase.UPDATE  # an optimizer that steps in a gradient's hook
+        if self._hooked and self._hooked[-1]:
+            return Phase.UPDATE
         if "recompute" in moment.doing or (moment.gradients and not moment.creates_graph):
             return Phase.RECOMPUTE
         if node.parameter is not None and moment.name in {"aten::add", "aten::add_"}:

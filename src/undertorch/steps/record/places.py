@@ -4,6 +4,7 @@ The frames of torch, of undertorch and of the standard library are not the user'
 in a model library is a line somebody wrote above torch.
 """
 
+import linecache
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,19 +26,33 @@ class Place:
     """Marks of torch's own functions that are running (see `Places`)."""
 
 
+ENGINE = "engine"
+"""The mark of the function that runs the autograd engine: frames above it called the backward, not the op."""
+
 NOWHERE = Place(where=None, chain=(), doing=frozenset())
 
 
 class Places:
     """Looks frames up. `mark` says what running a function of torch means, None for most."""
 
-    def __init__(self, inside: Iterable[Path], mark: Callable[[CodeType], str | None], start: Path) -> None:
-        """`inside`: folders whose frames are not the user's. `start`: files below it are named relative to it."""
+    def __init__(
+        self,
+        inside: Iterable[Path],
+        mark: Callable[[CodeType], str | None],
+        start: Path,
+        top: CodeType | None = None,
+        cell: Callable[[str], str | None] = lambda filename: None,
+    ) -> None:
+        """`inside`: folders whose frames are not the user's. `start`: files below it are named relative to it. `top`:
+        frames above this code's are nobody's. `cell`: what a notebook's cell is called, by the name of its code.
+        """
         self._inside = tuple(f"{folder}/" for folder in inside)
         self._stdlib = f"{Path(os.__file__).parent}/"
         self._mark = mark
         self._marks: dict[CodeType, str | None] = {}
         self._start = str(start)
+        self._top = top
+        self._cell = cell
         self._users: dict[CodeType, str | None] = {}
         self._wheres: dict[tuple[CodeType, int], Where] = {}
         self._files: dict[str, str] = {}
@@ -47,12 +62,14 @@ class Places:
         wheres: list[Where] = []
         doing: set[str] = set()
         while frame is not None:
-            code = frame.f_code
+            code, mark = frame.f_code, None
             name = self._users[code] if code in self._users else self._classify(code)
             if name is not None:
                 wheres.append(self._where(code, frame.f_lineno, name))
             elif (mark := self._marks[code]) is not None:
                 doing.add(mark)
+            if code is self._top or mark == ENGINE:
+                break
             frame = frame.f_back
         if not wheres:
             return Place(where=None, chain=(), doing=frozenset(doing))
@@ -60,6 +77,9 @@ class Places:
 
     def name(self, filename: str) -> str | None:
         """What a file is called in a recording; None where its frames are not the user's."""
+        if (cell := self._cell(filename)) is not None:
+            self._files[cell] = filename
+            return cell
         if filename.startswith("<"):
             return None  # made by exec or by the interpreter: there is no line to show
         path = os.path.abspath(os.path.join(self._start, filename))  # noqa: PTH100, PTH118 - links stay as they are
@@ -72,7 +92,9 @@ class Places:
     def source(self, name: str) -> str | None:
         """The text of a file by that name; None where it cannot be read."""
         path = Path(self._files[name])
-        return path.read_text(errors="replace") if path.is_file() else None
+        if path.is_file():
+            return path.read_text(errors="replace")
+        return "".join(linecache.getlines(self._files[name])) or None  # a cell
 
     def _where(self, code: CodeType, line: int, name: str) -> Where:
         key = (code, line)

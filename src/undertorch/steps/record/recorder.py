@@ -8,8 +8,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from undertorch.records import Op, Phase, TensorRef
+from undertorch.records import Argument, Op, Phase, TensorRef
 from undertorch.steps.record.backward import Backward, Node
+from undertorch.steps.record.boundaries import Boundaries
 from undertorch.steps.record.calls import Call
 from undertorch.steps.record.execution import Execution
 from undertorch.steps.record.fakes import Fakes
@@ -18,8 +19,9 @@ from undertorch.steps.record.inplace import as_on_a_gpu
 from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.phases import Moment, Phases
 from undertorch.steps.record.places import Place, Places
+from undertorch.steps.record.precision import tf32
 from undertorch.steps.record.refs import Refs, tensors_in
-from undertorch.steps.record.schemas import composed, written
+from undertorch.steps.record.schemas import composed, declared, python_kernel, written
 from undertorch.steps.record.storages import Storages
 from undertorch.steps.record.tape import Tape
 
@@ -28,6 +30,10 @@ BOOKKEEPING = {"prim", "profiler"}
 """Namespaces of ops that do nothing on a device."""
 QUESTIONS = {aten._fused_sdp_choice.default}
 """Ops that only ask which other op to call."""
+OPENED = {aten._pack_padded_sequence.default}
+"""Ops that stand for the ops that they call, on a GPU too, and whose shape rule asks for values that are there: lengths
+in host memory.
+"""
 IN_A_MICROBATCH = {Phase.FORWARD, Phase.LOSS, Phase.BACKWARD, Phase.RECOMPUTE, Phase.ACCUMULATE}
 
 
@@ -45,6 +51,7 @@ class Recorder(TorchDispatchMode):
         phases: Phases,
         storages: Storages,
         tape: Tape,
+        boundaries: Boundaries,
     ) -> None:
         enter: Any = super().__init__
         enter()
@@ -58,6 +65,11 @@ class Recorder(TorchDispatchMode):
         self._storages = storages
         self._refs = Refs(storages)
         self._tape = tape
+        self._boundaries = boundaries
+        self._trained: set[int] = set()
+        """Storages of what received gradients."""
+        self._gradients: set[int] = set()
+        """Storages of these gradients."""
 
     def __torch_dispatch__(
         self,
@@ -70,16 +82,19 @@ class Recorder(TorchDispatchMode):
         named = kwargs or {}
         if func.namespace in BOOKKEEPING and not isinstance(args[0], FakeTensor):
             return func(*args, **named)
-        if func.namespace in BOOKKEEPING or _hidden_detach(func):
+        if func.namespace in BOOKKEEPING or (_hidden_detach(func) and isinstance(args[0], FakeTensor)):
             return self._fakes.run(func, types, args, named)
         tensors = tensors_in(args, named)
         if not self._fakes.wanted(func, types, args, named, tensors):
             self._backward.made(None)
             return func(*args, **named)
-        if composed(func):
+        if composed(func) or func in OPENED:
             # In inference mode torch leaves to the mode what it takes apart by itself otherwise.
+            kind = "CompositeExplicitAutograd" if func in OPENED else "CompositeImplicitAutograd"
             with self:
-                return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **named)
+                return func._op_dk(getattr(torch._C.DispatchKey, kind), *args, **named)
+        if (key := python_kernel(func)) is not None:
+            return self._inside(func, key, types, args, named, tensors)
         if func in QUESTIONS:
             return self._execution.run(Call(func=func, types=types, args=args, named=named, where=None)).result
         place = self._places.look(sys._getframe(1))
@@ -87,6 +102,35 @@ class Recorder(TorchDispatchMode):
             return self._record(func, types, args, named, tensors, place)
         self._backward.made(None)
         return self._execution.run(Call(func=func, types=types, args=args, named=named, where=place.where)).result
+
+    def _inside(
+        self,
+        func: torch._ops.OpOverload,
+        key: torch._C.DispatchKey,
+        types: Sequence[type],
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        tensors: Sequence[torch.Tensor],
+    ) -> Any:
+        """A custom op written in Python is what it calls. Where that cannot run on fake tensors, it stays one op."""
+        before = self._tape.next
+        try:
+            with self:
+                return func._op_dk(key, *args, **named)
+        except Exception:
+            if not declared(func):
+                raise
+        self._tape.drop(before)
+        return self._record(func, types, args, named, tensors, self._places.look(sys._getframe(2)))
+
+    def launched(self, name: str, tensors: Sequence[torch.Tensor], arguments: tuple[Argument, ...]) -> None:
+        """A kernel that the script launched by itself, past ATen."""
+        place = self._places.look(sys._getframe(1))
+        node = self._backward.node()
+        namespace, _, _ = name.partition("::")
+        trains = self._backward.made(self._tape.next) or self._functions.gradients()
+        moment = self._moment(name, namespace, tensors, place, node, trains, by_hand=False)
+        self._keep(name, "", moment, self._phases.phase(moment), place, arguments, (), ())
 
     def _record(
         self,
@@ -97,49 +141,80 @@ class Recorder(TorchDispatchMode):
         tensors: Sequence[torch.Tensor],
         place: Place,
     ) -> Any:
-        number = self._tape.next
         node = self._backward.node()
         if node is not None and (place.where is None or not node.runs):
             func, args, named = as_on_a_gpu(func, args, named, node)
-        trains = self._backward.made(number) or self._functions.gradients()
-        phase = self._phases.phase(self._moment(func, tensors, place, node, trains))
-        microbatch = self._phases.microbatch if phase in IN_A_MICROBATCH else None
+        trains = self._backward.made(self._tape.next) or self._functions.gradients()
+        if node is not None and node.parameter is not None:
+            self._trained.add(self._storages.number(node.parameter))
+        by_hand = node is None and not self._phases.updates and self._writes(func, args, self._trained)
+        moment = self._moment(func._schema.name, func.namespace, tensors, place, node, trains, by_hand)
         arguments = self._refs.arguments(func._schema, args, named)
+        phase = self._phases.phase(moment)
         answer = self._execution.run(Call(func=func, types=types, args=args, named=named, where=place.where))
         outputs = self._outputs(func, answer.result)
+        self._keep(func._schema.name, func._overloadname, moment, phase, place, arguments, outputs, answer.assumed)
+        if node is not None and node.parameter is not None:
+            self._gradients.update(tensor.storage for tensor in outputs if tensor is not None)
+        elif by_hand and phase is Phase.UPDATE:
+            self._boundaries.written_by_hand()
+        elif node is None and self._writes(func, args, self._gradients):
+            self._boundaries.gradient_written()
+        return answer.result
+
+    def _keep(
+        self,
+        name: str,
+        overload: str,
+        moment: Moment,
+        phase: Phase,
+        place: Place,
+        arguments: tuple[Argument, ...],
+        outputs: tuple[TensorRef | None, ...],
+        assumed: tuple[str, ...],
+    ) -> None:
+        """Puts an Op on the tape."""
+        node = moment.node
         forward, place, module = self._belongs(place, node, phase)
         self._tape.append(
             Op(
-                id=number,
-                name=func._schema.name,
-                overload=func._overloadname,
+                id=self._tape.next,
+                name=name,
+                overload=overload,
                 torch=str(torch.__version__),
                 where=place.where,
                 chain=place.chain,
                 module=module,
                 phase=phase,
-                microbatch=microbatch,
+                microbatch=self._phases.microbatch if phase in IN_A_MICROBATCH else None,
                 arguments=arguments,
                 outputs=outputs,
                 forward=forward if phase is Phase.BACKWARD else None,
                 node=node.name if node is not None and phase is Phase.BACKWARD else None,
-                assumed=answer.assumed,
+                tf32=tf32(name),
+                assumed=assumed,
             ),
             self._storages.live_bytes,
         )
-        return answer.result
+
+    def _writes(self, func: torch._ops.OpOverload, args: Sequence[Any], storages: set[int]) -> bool:
+        """Whether an op writes into one of some storages."""
+        targets = tensors_in([args[position] for position in written(func) if position < len(args)], {})
+        return any(self._storages.number(target) in storages for target in targets)
 
     def _moment(
         self,
-        func: torch._ops.OpOverload,
+        name: str,
+        namespace: str,
         tensors: Sequence[torch.Tensor],
         place: Place,
         node: Node | None,
         trains: bool,
+        by_hand: bool,
     ) -> Moment:
         return Moment(
-            name=func._schema.name,
-            namespace=func.namespace,
+            name=name,
+            namespace=namespace,
             doing=place.doing,
             gradients=torch.is_grad_enabled() or self._functions.gradients(),
             from_host=any(tensor.device.type == "cpu" and tensor.dim() for tensor in tensors),
@@ -148,6 +223,7 @@ class Recorder(TorchDispatchMode):
             module_trains=self._modules.trains(),
             node=node,
             creates_graph=self._backward.creates_graph,
+            writes_trained=by_hand,
         )
 
     def _belongs(self, place: Place, node: Node | None, phase: Phase) -> tuple[int | None, Place, str | None]:

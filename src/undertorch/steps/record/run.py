@@ -1,5 +1,6 @@
 """Puts the parts together in the process that runs the script."""
 
+import importlib.util
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import torch
 
 import undertorch
 from undertorch.records import Environment, Op, Recording
+from undertorch.steps.record import triton
 from undertorch.steps.record.attention import AttentionChoice
 from undertorch.steps.record.backward import Backward
 from undertorch.steps.record.boundaries import Boundaries
@@ -20,17 +22,31 @@ from undertorch.steps.record.functions import Functions
 from undertorch.steps.record.guard import Guard
 from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.notes import Notes
+from undertorch.steps.record.overlay import saving
+from undertorch.steps.record.overlay.begin import begin
 from undertorch.steps.record.phases import Phases, mark
 from undertorch.steps.record.places import Places
 from undertorch.steps.record.recorder import Recorder
+from undertorch.steps.record.refs import Refs
 from undertorch.steps.record.script import run_script
 from undertorch.steps.record.storages import Storages
 from undertorch.steps.record.substitutes import substitute
 from undertorch.steps.record.tape import Cut, Tape
 from undertorch.steps.record.values import Values
 
-INSIDE = (Path(torch.__file__).parent, Path(undertorch.__file__).parent)
+TRITON = importlib.util.find_spec("triton")
+INSIDE = (
+    Path(torch.__file__).parent,
+    Path(undertorch.__file__).parent,
+    *(Path(folder) for folder in (TRITON.submodule_search_locations or () if TRITON is not None else ())),
+)
 """Folders whose frames are not the user's."""
+
+
+ON_CUDA = "give it the arguments with which it trains on CUDA."
+
+CPU_BACKWARDS = 100
+"""After so many without an op on the GPU the script is taken to train on the CPU."""
 
 
 class RecorderFailed(BaseException):
@@ -44,51 +60,95 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
     """
     guard.install()
     places = Places(INSIDE, mark, Path.cwd())
-    notes = Notes(places)
-    storages = Storages()
-    facts = Facts(storages)
-    tape = Tape()
-    fakes = Fakes()
-    given = {(places.name(one.file or request.script) or "", one.line): one.value for one in request.assumed}
-    values = Values(facts, notes, given, places.name(request.script))
-    phases = Phases()
-    backward = Backward(guard, phases.backward_started, phases.backward_ended)
+    watch = Watch(request, guard, places, found)
+    saving.install(watch.notes)
+    watch.notes.also(begin(request.scratch, request.room, places))
+    with watch.recorder:
+        run_script(request.script, request.arguments, request.module)
+    return watch.ended()
 
-    def model_called(arguments: tuple[object, ...], named: dict[str, object]) -> None:
-        if torch.is_grad_enabled() and not backward.runs:
-            tape.called(phases.next_microbatch, leading_dimension(arguments, named))
 
-    def complete(cut: Cut) -> None:
+class Watch:
+    """All that follows a run, put together and in place."""
+
+    def __init__(self, request: Request, guard: Guard, places: Places, found: Callable[[Outcome], None]) -> None:
+        """The guard is installed already. `found` is told the outcome when the wanted step is complete."""
+        self._request = request
+        self._places = places
+        self.notes = notes = Notes(places)
+        self._found = found
+        storages = Storages()
+        facts = Facts(storages)
+        tape = Tape()
+        fakes = Fakes()
+        given = {(places.name(one.file or request.script) or "", one.line): one.value for one in request.assumed}
+        self._values = values = Values(facts, notes, given, places.name(request.script))
+        phases = Phases()
+        self._boundaries = boundaries = Boundaries(request.step, tape, storages, phases, places, self._complete)
+        backward = Backward(
+            guard,
+            started=(boundaries.backward_started, phases.backward_started),
+            ended=(phases.backward_ended, boundaries.backward_ended, self._look_for_the_gpu),
+        )
+        self._tape = tape
+        self._backwards = 0
+        boundaries.in_backward = lambda: backward.runs
+
+        def model_called(arguments: tuple[object, ...], named: dict[str, object]) -> None:
+            if torch.is_grad_enabled() and not backward.runs:
+                tape.called(phases.next_microbatch, leading_dimension(arguments, named))
+
+        modules = Modules(phases.module_called, model_called)
+        functions = Functions()
+        for followed in (modules, functions, backward, boundaries):
+            followed.follow()
+        substitute(request.gpu, fakes, values, storages, notes, places)
+        execution = Execution(fakes, facts, values, AttentionChoice(request.gpu))
+        self.recorder = Recorder(
+            fakes, execution, places, modules, functions, backward, phases, storages, tape, boundaries
+        )
+        """The mode under which the run goes on."""
+        triton.install(request.gpu, self.recorder, facts, Refs(storages), notes)
+
+    def _look_for_the_gpu(self) -> None:
+        """A script that trains on the CPU, perhaps until its loss is small, is not waited for."""
+        self._backwards += 1
+        if self._backwards == CPU_BACKWARDS and self._tape.next == 0:
+            self._found(self._on_the_cpu())
+
+    def _on_the_cpu(self) -> Outcome:
+        message = f"{self._request.script} trains on the CPU: up to its step no op ran on the GPU; {ON_CUDA}"
+        return Outcome(error=NoStep.__name__, message=message)
+
+    def _complete(self, cut: Cut, taken: str | None) -> None:
+        if not cut.ops:
+            self._found(self._on_the_cpu())
         try:
-            found(outcome(request, request.step, cut, values, notes, places))
+            if taken is not None:
+                self.notes.note(taken)
+            done = outcome(self._request, self._request.step, cut, self._values, self.notes, self._places)
         except Exception as error:
             raise RecorderFailed from error
+        self._found(done)
 
-    modules = Modules(phases.module_called, model_called)
-    functions = Functions()
-    boundaries = Boundaries(request.step, tape, storages, phases, places, complete)
-    for followed in (modules, functions, backward, boundaries):
-        followed.follow()
-    substitute(request.gpu, fakes, values, storages, notes, places)
-    execution = Execution(fakes, facts, values, AttentionChoice(request.gpu))
-    with Recorder(fakes, execution, places, modules, functions, backward, phases, storages, tape):
-        run_script(request.script, request.arguments)
-    return ended(request, boundaries, values, notes, places)
-
-
-def ended(request: Request, boundaries: Boundaries, values: Values, notes: Notes, places: Places) -> Outcome:
-    """The outcome of a script that ended before the wanted step: its last one. Raises NoStep where it made none."""
-    last = boundaries.last()
-    if last is None:
-        raise NoStep(
-            f"{request.script} ended without calling the step() of an optimizer, so there is no training step to show;"
-            " give it the arguments with which it trains."
-        )
-    step, cut = last
-    steps = "its only optimizer step" if step == 1 else f"{step} optimizer steps"
-    begin = ", from its first forward on" if step == 1 else ""
-    notes.note(f"the script ended after {steps}; step {step} is shown{begin}.")
-    return outcome(request, step, cut, values, notes, places)
+    def ended(self) -> Outcome:
+        """The outcome of a run that ended before the wanted step: its last one. Raises NoStep where it made none."""
+        last = self._boundaries.last()
+        if last is None:
+            raise NoStep(
+                f"{self._request.script} ended without a backward and without calling the step() of an optimizer, so"
+                f" there is no training step to show; {ON_CUDA}"
+            )
+        step, cut, taken = last
+        if not cut.ops:
+            return self._on_the_cpu()
+        if taken is not None:
+            self.notes.note(taken)
+        kind = "optimizer step" if taken is None else "step"
+        steps = f"its only {kind}" if step == 1 else f"{step} {kind}s"
+        begin = ", from its first forward on" if step == 1 else ""
+        self.notes.note(f"the script ended after {steps}; step {step} is shown{begin}.")
+        return outcome(self._request, step, cut, self._values, self.notes, self._places)
 
 
 def outcome(request: Request, step: int, cut: Cut, values: Values, notes: Notes, places: Places) -> Outcome:

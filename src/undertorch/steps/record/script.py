@@ -1,6 +1,10 @@
-"""Runs a file as Python itself would: as `__main__`, with its own arguments and its own folder to import from."""
+"""Runs a file as Python itself would: as `__main__`, with its own arguments and its own folder to import from; or a
+module, as by `python -m`.
+"""
 
 import builtins
+import importlib.util
+import re
 import sys
 import traceback
 import types
@@ -8,25 +12,40 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from undertorch.steps.record.errors import ScriptFailed
+from undertorch.steps.record.remedies import remedy
 
 HERE = Path(__file__).parent
+FAKE = re.compile(
+    r"/torch/(_subclasses|_prims|_prims_common|_refs|_decomp|_meta_registrations|_dynamo|_compile|utils/_stats)\b"
+)
+"""Files of torch that run in the place of a kernel."""
 
 
-def run_script(script: str, arguments: Sequence[str]) -> None:
-    """Returns when the script ends well. Raises ScriptFailed when it does not, after its traceback was shown."""
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).absolute().parent))
-    module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=script, __builtins__=builtins, __cached__=None)
-    sys.modules["__main__"] = module
+def run_script(script: str, arguments: Sequence[str], module: str | None = None) -> None:
+    """Returns when the script ends well. Raises ScriptFailed when it does not, after its traceback was shown.
+
+    `module`: the dotted name under which it runs as a part of its package, so that its relative imports work.
+    """
+    folder = Path.cwd() if module is not None else Path(script).absolute().parent
+    sys.argv = [str(Path(script).absolute()) if module is not None else script, *arguments]
+    sys.path.insert(0, str(folder))
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=sys.argv[0], __builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = main
     try:
+        if module is not None:
+            whole = f"{module}.__main__" if Path(script).name == "__main__.py" else module
+            main.__spec__ = importlib.util.find_spec(whole)
+            main.__package__ = whole.rpartition(".")[0]
         code = compile(Path(script).read_bytes(), script, "exec")
-        exec(code, module.__dict__)
+        exec(code, main.__dict__)
     except SystemExit as end:
         _ended(script, end)
     except Exception as error:
         _show(error)
-        raise ScriptFailed(f"{script} raised {type(error).__name__}; its traceback is above.") from None
+        what_to_do = remedy(error)
+        said = "" if what_to_do is None else f" {what_to_do}"
+        raise ScriptFailed(f"{script} raised {type(error).__name__}; its traceback is above.{said}") from None
 
 
 def _ended(script: str, end: SystemExit) -> None:
@@ -47,8 +66,12 @@ def _show(error: Exception) -> None:
 
 
 def _strip(shown: traceback.TracebackException) -> None:
-    """Takes the recorder's own frames out, of the causes too."""
-    kept = [frame for frame in shown.stack if not Path(frame.filename).is_relative_to(HERE)]
+    """Takes out the recorder's frames and those of torch's fake tensors, which a GPU would not have; of causes too."""
+    kept = [
+        frame
+        for frame in shown.stack
+        if not Path(frame.filename).is_relative_to(HERE) and not FAKE.search(frame.filename)
+    ]
     shown.stack = traceback.StackSummary.from_list(kept)
     for cause in (shown.__cause__, shown.__context__):
         if cause is not None:

@@ -1,8 +1,8 @@
 """Records a script's step in a process of its own, which ends with it. This process never imports torch."""
 
+import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from undertorch.steps.record import errors
 from undertorch.steps.record.assume import assumed
 from undertorch.steps.record.exchange import INTERNAL, INTERRUPTED, Outcome, Request
 from undertorch.steps.record.guard import build_guard
+from undertorch.steps.record.overlay.scratch import Scratch
 
 
 def record(
@@ -26,6 +27,8 @@ def record(
     """Runs a script in a fresh process on fake CUDA tensors and answers the Ops of its training step number `step`,
     counted from 1.
 
+    `script` may be the dotted name of a module below the current folder, which then runs as by `python -m`.
+
     The script sees the GPU that is named, its own arguments, folder and `__main__`; what it prints goes to standard
     error. The process ends as soon as the step is complete. `assume` gives values that the script asks of a tensor, by
     `LINE` (of the script) or `FILE:LINE`: `true`, `false` or a number. `progress` is told each stage.
@@ -33,37 +36,53 @@ def record(
     Raises RecordError (errors.py), whose message is one sentence, and RuntimeError where undertorch itself failed. A
     KeyboardInterrupt ends the script's process too.
     """
-    if not script.is_file():
+    module = None if script.is_file() else str(script)
+    file = script if module is None else module_file(module)
+    if file is None:
         raise errors.MissingScript(f"{script}: there is no such file; name the training script to run.")
     if step < 1:
         raise errors.RecordError(f"Steps are counted from 1, so there is no step {step}.")
     answers = assumed(assume or {})
     guard = build_guard(progress)
+    made = Scratch(progress)
     if progress:
-        progress(f"running {script.name} on fake tensors up to step {step}")
-    with tempfile.TemporaryDirectory(prefix="undertorch-") as folder:
+        progress(f"running {file.name} on fake tensors up to step {step}")
+    with made as scratch:
         request = Request(
-            script=str(script),
+            script=str(file),
+            module=module,
             arguments=tuple(arguments),
             gpu=gpu,
             step=step,
             assumed=answers,
             guard=str(guard),
-            outcome=str(Path(folder) / "outcome"),
+            outcome=str(scratch.folder / "outcome"),
+            scratch=str(scratch.folder),
+            room=scratch.room,
         )
-        status = _run(request, Path(folder) / "request")
+        status = _run(request, scratch)
         return _result(request, status)
 
 
-def _run(request: Request, path: Path) -> int:
+def module_file(name: str) -> Path | None:
+    """Where the source of a module below the current folder stands; None where there is no such module."""
+    parts = name.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None
+    folder = Path(*parts)
+    return next((file for file in (folder.with_suffix(".py"), folder / "__main__.py") if file.is_file()), None)
+
+
+def _run(request: Request, scratch: Scratch) -> int:
     """Runs the child; answers its exit status, negative for the signal that killed it."""
+    path = scratch.folder / "request"
     path.write_bytes(msgspec.json.encode(request))
     # -P: the folder that the user stands in is no place to import from; the script's own folder is, and the child puts
     # it there.
     command = [sys.executable, "-P", "-m", "undertorch.steps.record.child", str(path)]
-    child = subprocess.Popen(command, stdout=2)
+    child = subprocess.Popen(command, stdout=2, env=scratch.environment(os.environ))
     try:
-        return child.wait()
+        return scratch.wait(child, request.script)
     finally:
         if child.poll() is None:  # interrupted
             child.kill()

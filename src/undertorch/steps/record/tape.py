@@ -50,6 +50,12 @@ class Tape:
         self._live.append(live_bytes)
         self.next += 1
 
+    def drop(self, number: int) -> None:
+        """Takes back the Ops from that id on."""
+        del self._ops[number - self._base :]
+        del self._live[number - self._base :]
+        self.next = number
+
     def called(self, microbatch: int, samples: int | None) -> None:
         """A model is called with so many samples in a microbatch."""
         self._calls.append(ModelCall(op=self.next, microbatch=microbatch, samples=samples))
@@ -72,10 +78,12 @@ class Tape:
         self._calls = [call for call in self._calls if call.op >= before]
         self._base = before
 
-    def cut(self, start: Mark, end: int) -> Cut:
-        """The Ops from a mark to an id (which is left out)."""
+    def cut(self, start: Mark, end: int, by_hand: bool = False) -> Cut:
+        """The Ops from a mark to an id (which is left out). `by_hand`: no optimizer updates the parameters."""
         first, last = start.op - self._base, end - self._base
         ops = self._ops[first:last]
+        if by_hand:
+            ops = _updating(ops)
         calls = [call for call in self._calls if start.op <= call.op < end]
         beginnings = _beginnings(ops, calls)
         return Cut(
@@ -86,6 +94,30 @@ class Tape:
 
 
 FORWARDS = (Phase.FORWARD, Phase.LOSS)
+
+
+def _updating(ops: Sequence[Op]) -> list[Op]:
+    """With what a script computes out of its gradients by itself as part of its update, momenta included."""
+    first = next((index for index, op in enumerate(ops) if _keeps_a_gradient(op)), len(ops))
+    reached: set[int] = set()
+    before = -1
+    while len(reached) > before:  # what is written before a gradient is added to it is found in a second round
+        before = len(reached)
+        for op in ops[first:]:
+            if _keeps_a_gradient(op) or _follows(op, reached):
+                reached.update(tensor.storage for tensor in op.results)
+    return [
+        replace(op, phase=Phase.UPDATE) if index > first and _follows(op, reached) else op
+        for index, op in enumerate(ops)
+    ]
+
+
+def _keeps_a_gradient(op: Op) -> bool:
+    return op.node == "AccumulateGrad" or op.phase is Phase.ACCUMULATE
+
+
+def _follows(op: Op, reached: set[int]) -> bool:
+    return op.phase is Phase.OTHER and any(tensor.storage in reached for tensor in op.inputs)
 
 
 def _beginnings(ops: Sequence[Op], calls: Sequence[ModelCall]) -> dict[int, int]:

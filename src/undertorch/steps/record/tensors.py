@@ -4,6 +4,7 @@ text.
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from undertorch.steps.record.fakes import Fakes
-from undertorch.steps.record.patching import put
+from undertorch.steps.record.patching import put, undone_by
 from undertorch.steps.record.places import Places
 from undertorch.steps.record.values import Values
 
@@ -103,13 +104,36 @@ def _apply(module: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurs
         if parameter is None:
             continue
         with torch.no_grad():
-            parameter.data = fn(parameter.data)
+            data = fn(parameter.data)
+            if isinstance(data, FakeTensor) and not isinstance(parameter, FakeTensor):
+                _become(parameter, nn.Parameter(data, parameter.requires_grad))
+                continue
+            parameter.data = data
             if parameter.grad is not None:
                 parameter.grad.data = fn(parameter.grad.data)
     for name, buffer in module._buffers.items():
         if buffer is not None:
             module._buffers[name] = fn(buffer)
+            if not isinstance(buffer, FakeTensor):
+                undone_by(partial(module._buffers.__setitem__, name, buffer))
     return module
+
+
+def _become(parameter: nn.Parameter, fake: torch.Tensor) -> None:
+    """A parameter that was made with values (before recording began, or by a loader) turns into a fake one, and back
+    when all is undone: it stays the object that it is.
+    """
+    _swap(parameter, fake)
+    undone_by(lambda: _swap(parameter, fake))
+
+
+def _swap(first: torch.Tensor, second: torch.Tensor) -> None:
+    """As torch.utils.swap_tensors, which refuses where somebody holds a weak reference: who does here means the object,
+    whatever its values.
+    """
+    first.__class__, second.__class__ = second.__class__, first.__class__
+    first.__dict__, second.__dict__ = second.__dict__, first.__dict__
+    torch._C._swap_tensor_impl(first, second)
 
 
 def _apply_to_child(child: Any, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:

@@ -55,25 +55,16 @@ function label(pen, text, x, y, colour) {
 }
 
 function drawPhases(pen, lanes, colours, x, width) {
-  const { step } = lanes;
-  const { start, time, phase } = step.launches;
-  for (let first = 0; first < lanes.count;) {
-    let last = first;
-    let end = start[first] + time[first];
-    while (last + 1 < lanes.count && phase[last + 1] === phase[first]) {
-      last += 1;
-      end = Math.max(end, start[last] + time[last]);
-    }
-    const left = Math.max(x(start[first]), 0);
-    const right = Math.min(x(end), width);
-    if (right > left) {
-      const name = step.phases[phase[first]];
-      pen.fillStyle = colours[name];
-      pen.fillRect(left, 0, Math.max(right - left - 0.5, 0.5), 3);
-      pen.font = "11px ui-sans-serif, system-ui, sans-serif";
-      if (pen.measureText(name).width + 4 < right - left) label(pen, name, left, 14, colours["ink-3"]);
-    }
-    first = last + 1;
+  const { phase, start, end } = lanes.step.stretches;
+  pen.font = "11px ui-sans-serif, system-ui, sans-serif";
+  for (let i = 0; i < phase.length; i += 1) {
+    const left = Math.max(x(start[i]), 0);
+    const right = Math.min(x(end[i]), width);
+    if (right <= left) continue;
+    const name = lanes.step.phases[phase[i]];
+    pen.fillStyle = colours[name];
+    pen.fillRect(left, 0, Math.max(right - left - 0.5, 0.5), 3);
+    if (pen.measureText(name).width + 4 < right - left) label(pen, name, left, 14, colours["ink-3"]);
   }
 }
 
@@ -121,7 +112,6 @@ function drawIdle(pen, lanes, top, colours, x, width) {
     pen.stroke();
     pen.restore();
   }
-  if (start.length) label(pen, "idle", 4, top - 1, colours["ink-3"]);
 }
 
 function drawAxis(pen, lanes, top, colours, x, width) {

@@ -1,4 +1,4 @@
-// Lines open into their kernels, and close again.
+// Lines open into their kernels, and close again; so do the kernels that hardly count.
 
 /** Opens or closes a line's row; tells whoever listens to "fold". */
 function fold(row, open) {
@@ -28,11 +28,11 @@ function startFolding() {
       button.closest(".file").querySelectorAll(".hot").forEach((row) => fold(row, open));
     });
   });
-  document.querySelectorAll(".show-more").forEach((button) => {
+  document.querySelectorAll(".reveal").forEach((button) => {
     button.addEventListener("click", () => {
-      button.previousElementSibling.querySelectorAll(".more").forEach((row) => { row.hidden = false; });
-      button.setAttribute("aria-expanded", "true");
-      button.hidden = true;
+      const open = button.getAttribute("aria-expanded") !== "true";
+      button.setAttribute("aria-expanded", String(open));
+      document.getElementById(button.getAttribute("aria-controls")).hidden = !open;
     });
   });
 }

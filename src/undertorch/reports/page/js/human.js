@@ -10,18 +10,8 @@ function humanTime(us) {
   return `${us.toFixed(decimals)} ${["µs", "ms", "s"][unit]}`;
 }
 
-/** A share from 0 to 1 as `13.2 %`. */
+/** A share from 0 to 1 as `13.2 %`; what is there but rounds to nothing as `<0.1 %`. */
 function humanShare(part) {
+  if (part > 0 && part < 0.0005) return "<0.1 %";
   return `${(part * 100).toFixed(1)} %`;
-}
-
-/** Puts rows of text into an element: [text, isBold] pairs, joined by dots. */
-function say(element, parts) {
-  element.replaceChildren();
-  parts.filter(([text]) => text).forEach(([text, bold], index) => {
-    if (index) element.append(" · ");
-    const part = bold ? document.createElement("b") : document.createTextNode(text);
-    if (bold) part.textContent = text;
-    element.append(part);
-  });
 }

@@ -4,7 +4,7 @@ function startRoofline() {
   document.querySelectorAll(".chart").forEach((chart) => {
     const readout = chart.querySelector(".readout");
     chart.querySelectorAll(".dot").forEach((dot) => {
-      dot.addEventListener("pointerenter", () => say(readout, [[dot.dataset.name, true], [dot.dataset.what]]));
+      dot.addEventListener("pointerenter", () => say(readout, [{ text: dot.dataset.name, bold: true }, { text: dot.dataset.what }]));
     });
   });
 }

@@ -1,0 +1,49 @@
+"""The files that `see` writes beside its report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from undertorch.cli.exits import BadInput
+from undertorch.cli.outputs import STDOUT, check_writable, writing
+
+if TYPE_CHECKING:
+    from undertorch.records import Gpu, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Each as it was asked for; None: not wanted. `json` may be standard output, which is not written here."""
+
+    json: Path | None
+    page: Path | None
+    perfetto: Path | None
+
+    def check(self) -> None:
+        """Raises BadInput where one of them could not be written, or two are the same."""
+        wanted = [path for path in (self.json, self.page, self.perfetto) if path is not None]
+        for path in (self.page, self.perfetto):
+            if path == STDOUT:
+                raise BadInput("- stands for standard output, which only --json writes to; give the name of a file.")
+        for path in wanted:
+            if wanted.count(path) > 1:
+                raise BadInput(f"{path} is asked for twice; give each file a name of its own.")
+            check_writable(path)
+
+    def write(self, seen: Sequence[tuple["Gpu", "Step"]], as_list: bool = False) -> None:
+        """Writes those that are wanted. The Perfetto file is that of the first GPU. Raises BadInput."""
+        from undertorch.records.files import write_steps
+        from undertorch.reports.page import write_page
+        from undertorch.reports.perfetto import write_perfetto
+
+        steps = [step for _, step in seen]
+        if self.json is not None and self.json != STDOUT:
+            with writing(self.json):
+                write_steps(self.json, steps, as_list=as_list)
+        if self.page is not None:
+            with writing(self.page):
+                write_page(self.page, steps, {gpu.name: gpu for gpu, _ in seen})
+        if self.perfetto is not None:
+            with writing(self.perfetto):
+                write_perfetto(self.perfetto, steps[0])

@@ -1,0 +1,258 @@
+"""cvt in all its forms (PTX ISA, "Data Movement and Conversion Instructions: cvt")."""
+
+from undertorch.simt.codegen.approximations import number
+from undertorch.simt.codegen.floats import saturated
+from undertorch.simt.codegen.integers import extended, put
+from undertorch.simt.codegen.lanes import CHUNK, Lanes, emits, llvm
+from undertorch.simt.codegen.moves import flushed, widened
+from undertorch.simt.codegen.rounding import (
+    canonical,
+    double_to_odd_float,
+    float_to_half,
+    narrowed,
+    stepped,
+    two_sum_error,
+)
+from undertorch.simt.ptx.instructions import Instruction
+from undertorch.simt.ptx.types import Type
+
+WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+DIRECTED = {"rz", "rm", "rp"}
+
+
+@emits("cvt")
+def cvt(w: Lanes, i: Instruction) -> None:
+    """One number as another type."""
+    to, source = i.types
+    if source.floating and to.floating:
+        _float_to_float(w, i, to, source)
+    elif source.floating:
+        _float_to_integer(w, i, to, source)
+    elif to.floating:
+        _integer_to_float(w, i, to, source)
+    else:
+        _integer_to_integer(w, i, to, source)
+
+
+def bounds(type: Type) -> tuple[int, int]:
+    """The least and the greatest number of an integer type."""
+    return (-(1 << (type.bits - 1)), (1 << (type.bits - 1)) - 1) if type.signed else (0, (1 << type.bits) - 1)
+
+
+def _write_integer(w: Lanes, i: Instruction, value: str, to: Type) -> None:
+    """A signed result is extended by its sign into a wider register."""
+    result = i.results[0]
+    width = getattr(getattr(result, "type", None), "bits", to.bits)
+    if width > to.bits:
+        w.define(result, extended(w, value, to, width), f"i{width}")
+    else:
+        w.define(result, value, f"i{to.bits}")
+
+
+def _integer_to_integer(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
+    value = w.source(i.sources[0], f"i{source.bits}")
+    if "sat" in i.options:
+        wide = 128 if 64 in {to.bits, source.bits} else 64
+        t = f"i{wide}"
+        value = extended(w, value, source, wide)
+        low, high = bounds(to)
+        value = w.intrinsic("smin", t, w.intrinsic("smax", t, value, w.constant(t, low)), w.constant(t, high))
+        value = w.cast("trunc", value, t, f"i{to.bits}")
+    elif to.bits > source.bits:
+        value = extended(w, value, source, to.bits)
+    elif to.bits < source.bits:
+        value = w.cast("trunc", value, f"i{source.bits}", f"i{to.bits}")
+    _write_integer(w, i, value, to)
+
+
+def as_double(w: Lanes, value: str, source: Type) -> str:
+    """Any float as float64, exactly."""
+    if source.bits == 64:
+        return value
+    if source.bits == 16:
+        value = widened(w, value, source)
+    return w.op(f"fpext <{CHUNK} x float> {value} to <{CHUNK} x double>")
+
+
+def _float_to_integer(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
+    """Always saturates; NaN gives 0."""
+    value = w.source(i.sources[0], llvm(source))
+    if "ftz" in i.options and source.name == "f32":
+        value = flushed(w, value)
+    value = as_double(w, value, source)
+    value = w.intrinsic(WHOLE[i.options.get("rounding", "rzi")], "double", value)
+    low, high = bounds(to)
+    t = f"i{to.bits}"
+    wide = f"i{max(32, to.bits)}"
+    too_low = w.fcmp("olt", "double", value, number(w, float(low)))
+    too_high = w.fcmp("oge", "double", value, number(w, float(high + 1)))
+    nan = w.fcmp("uno", "double", value, value)
+    bad = w.bin("or", "i1", nan, w.bin("or", "i1", too_low, too_high))
+    safe = w.select(bad, "double", number(w, 0.0), value)
+    word = "fptosi" if to.signed or to.bits < 32 else "fptoui"
+    whole = w.op(f"{word} <{CHUNK} x double> {safe} to <{CHUNK} x {wide}>")
+    whole = w.cast("trunc", whole, wide, t)
+    whole = w.select(too_high, t, w.constant(t, high), whole)
+    _write_integer(w, i, w.select(too_low, t, w.constant(t, low), whole), to)
+
+
+def _integer_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
+    value = w.source(i.sources[0], f"i{source.bits}")
+    mode = i.options.get("rounding", "rn")
+    sign = "sitofp" if source.signed else "uitofp"
+    if mode == "rn" and to.bits >= 32:
+        t = llvm(to)
+        out = w.op(f"{sign} <{CHUNK} x i{source.bits}> {value} to <{CHUNK} x {t}>")
+    else:
+        near, error = _sum_of_halves(w, value, source)
+        if to.bits == 64:
+            out = stepped(w, "double", near, error, mode)
+        elif to.bits == 32:
+            out = narrowed(w, near, mode, error)
+        else:
+            single = double_to_odd_float(w, _odd(w, near, error))
+            out = float_to_half(w, single, llvm(to), mode)
+    if "sat" in i.options and to.bits >= 32:
+        out = saturated(w, out, llvm(to))
+    w.define(i.results[0], out, llvm(to))
+
+
+def _odd(w: Lanes, value: str, error: str) -> str:
+    from undertorch.simt.codegen.rounding import to_odd
+
+    return to_odd(w, "double", value, error)
+
+
+def _sum_of_halves(w: Lanes, value: str, source: Type) -> tuple[str, str]:
+    """An integer as float64 and what that leaves out: its upper and lower 32 bits are exact."""
+    if source.bits <= 32:
+        wide = extended(w, value, source, 64)
+        sign = "sitofp"
+        return w.op(f"{sign} <{CHUNK} x i64> {wide} to <{CHUNK} x double>"), w.constant("double", 0)
+    upper = w.bin("ashr" if source.signed else "lshr", "i64", value, w.constant("i64", 32))
+    lower = w.bin("and", "i64", value, w.constant("i64", 0xFFFFFFFF))
+    high = w.op(f"sitofp <{CHUNK} x i64> {upper} to <{CHUNK} x double>")
+    high = w.bin("fmul", "double", high, number(w, 4294967296.0))
+    low = w.op(f"sitofp <{CHUNK} x i64> {lower} to <{CHUNK} x double>")
+    total = w.bin("fadd", "double", high, low)
+    return total, two_sum_error(w, "double", high, low, total)
+
+
+def _float_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
+    value, t = w.source(i.sources[0], llvm(source)), llvm(to)
+    mode = i.options.get("rounding", "rn")
+    if "ftz" in i.options:
+        value = flushed(w, value) if source.name == "f32" else value
+    if mode in WHOLE and source.bits == to.bits:
+        value = _whole(w, value, source, mode)
+    elif source.bits != to.bits or source.kind != to.kind:
+        value = _resized(w, value, to, source, mode)
+    if "sat" in i.options:
+        value = _saturated_any(w, value, to)
+    if "relu" in i.options:
+        value = _relu(w, value, t, to.bits)
+    if "ftz" in i.options and to.name == "f32":
+        value = flushed(w, value)
+    if source.bits != to.bits or mode in WHOLE:
+        value = canonical(w, value, t)
+    w.define(i.results[0], value, t)
+
+
+def _whole(w: Lanes, value: str, type: Type, mode: str) -> str:
+    if type.bits == 16:
+        single = w.intrinsic(WHOLE[mode], "float", widened(w, value, type))
+        return float_to_half(w, single, llvm(type))
+    return w.intrinsic(WHOLE[mode], llvm(type), value)
+
+
+def _saturated_any(w: Lanes, value: str, type: Type) -> str:
+    if type.bits == 16:
+        return float_to_half(w, saturated(w, widened(w, value, type), "float"), llvm(type))
+    return saturated(w, value, llvm(type))
+
+
+def _relu(w: Lanes, value: str, t: str, bits: int) -> str:
+    whole = w.cast("bitcast", value, t, f"i{bits}")
+    nan = w.fcmp("uno", t, value, value) if t in {"float", "double", "half"} else w.constant("i1", 0)
+    negative = w.icmp("slt", f"i{bits}", whole, w.constant(f"i{bits}", 0))
+    drop = w.bin("and", "i1", negative, w.bin("xor", "i1", nan, "splat (i1 true)"))
+    return w.cast("bitcast", w.select(drop, f"i{bits}", w.constant(f"i{bits}", 0), whole), f"i{bits}", t)
+
+
+def _resized(w: Lanes, value: str, to: Type, source: Type, mode: str) -> str:
+    """Another width or another kind of half."""
+    if to.bits == 64:
+        return as_double(w, value, source)
+    if source.bits == 64:
+        if to.bits == 32:
+            if mode in DIRECTED:
+                return narrowed(w, value, mode)
+            return w.op(f"fptrunc <{CHUNK} x double> {value} to <{CHUNK} x float>")
+        single = double_to_odd_float(w, value)
+        return float_to_half(w, single, llvm(to), mode if mode in DIRECTED else "rn")
+    single = widened(w, value, source) if source.bits == 16 else value
+    if to.bits == 32:
+        return single
+    return float_to_half(w, single, llvm(to), mode if mode in DIRECTED else "rn")
+
+
+@emits("cvt2")
+def cvt2(w: Lanes, i: Instruction) -> None:
+    """Two float32 into a pair: a above, b below."""
+    to = i.types[0]
+    kind = "half" if to.kind == "float" else "bfloat"
+    out = []
+    for source in reversed(i.sources):
+        value = float_to_half(w, w.source(source, "float"), kind, i.options["rounding"])
+        if "relu" in i.options:
+            value = _relu(w, value, kind, 16)
+        out.append(w.cast("bitcast", value, kind, "i16"))
+    low, high = (w.cast("zext", v, "i16", "i32") for v in out)
+    put(w, i, w.bin("or", "i32", low, w.bin("shl", "i32", high, w.constant("i32", 16))), 32)
+
+
+@emits("cvttf32")
+def cvttf32(w: Lanes, i: Instruction) -> None:
+    """float32 with 10 bits of fraction left: rna rounds halves away from zero, rn to even."""
+    value = w.source(i.sources[0], "float")
+    bits = w.cast("bitcast", value, "float", "i32")
+    if i.options["rounding"] == "rna":
+        added = w.bin("add", "i32", bits, w.constant("i32", 0x1000))
+    elif i.options["rounding"] == "rn":
+        odd = w.bin("and", "i32", w.bin("lshr", "i32", bits, w.constant("i32", 13)), w.constant("i32", 1))
+        added = w.bin("add", "i32", bits, w.bin("add", "i32", odd, w.constant("i32", 0x0FFF)))
+    else:
+        added = bits
+    cut = w.bin("and", "i32", added, w.constant("i32", 0xFFFFE000))
+    nan = w.fcmp("uno", "float", value, value)
+    out = w.select(nan, "i32", w.constant("i32", 0x7FFFFFFF), cut)
+    if "relu" in i.options:
+        out = _relu(w, out, "i32", 32)
+    put(w, i, out, 32)
+
+
+def _packed(w: Lanes, i: Instruction, to: Type) -> list[str]:
+    low, high = bounds(to)
+    out = []
+    for source in i.sources[:2]:
+        value = w.source(source, "i32")
+        value = w.intrinsic("smax", "i32", value, w.constant("i32", low))
+        value = w.intrinsic("smin", "i32", value, w.constant("i32", high))
+        out.append(w.bin("and", "i32", value, w.constant("i32", (1 << to.bits) - 1)))
+    return out
+
+
+@emits("cvtpack")
+def cvtpack(w: Lanes, i: Instruction) -> None:
+    """Two s32, saturated to 16 bits: a above, b below."""
+    a, b = _packed(w, i, i.types[0])
+    put(w, i, w.bin("or", "i32", w.bin("shl", "i32", a, w.constant("i32", 16)), b), 32)
+
+
+@emits("cvtpack8")
+def cvtpack8(w: Lanes, i: Instruction) -> None:
+    """Two s32, saturated to 8 bits, below the lower half of c."""
+    a, b = _packed(w, i, i.types[0])
+    pair = w.bin("or", "i32", w.bin("shl", "i32", a, w.constant("i32", 8)), b)
+    above = w.bin("shl", "i32", w.source(i.sources[2], "i32"), w.constant("i32", 16))
+    put(w, i, w.bin("or", "i32", above, pair), 32)

@@ -1,0 +1,101 @@
+"""What a launch tells about itself: counters per line and space, and events."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from undertorch.simt.codegen.sites import Site
+from undertorch.simt.program import Program
+from undertorch.simt.ptx.instructions import Place
+
+EventConsumer = Callable[["np.ndarray[Any, Any]", Sequence[Site]], None]
+"""Gets events in their order (rows of layout.EVENT, valid only during the call), and the sites that they name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCounters:
+    """What one memory instruction did, counted (PTX): the machine's own compiler may have joined or split it."""
+
+    site: Site
+    requests: int
+    """Warps' executions with at least one active lane."""
+    lanes: int
+    bytes: int
+    sectors: int | None
+    """Of 32 bytes, in global memory; None for shared and local memory."""
+    wavefronts: int | None
+    """Of shared memory; None elsewhere."""
+    ideal: int
+    """The fewest sectors or wavefronts that the same lanes could have taken."""
+
+    @property
+    def place(self) -> Place | None:
+        """Its source line."""
+        return self.site.instruction.place
+
+    @property
+    def space(self) -> str | None:
+        """Its state space."""
+        return self.site.space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCounters:
+    """What one source line did; instructions that have no line stand under None."""
+
+    file: str | None
+    line: int | None
+    warp_instructions: int
+    thread_instructions: int
+    """Active lanes, summed; a predicated-off instruction counts as executed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Of a whole launch. Origin: counted (PTX)."""
+
+    warp_instructions: int
+    thread_instructions: int
+    lines: tuple[LineCounters, ...]
+    accesses: tuple[AccessCounters, ...]
+
+
+def counters(program: Program, blocks: "np.ndarray[Any, Any]", sites: "np.ndarray[Any, Any]") -> Counters:
+    """Expands counts per basic block (executions, lanes) and per site to lines."""
+    lines: dict[tuple[str | None, int | None], list[int]] = {}
+    warps = threads = 0
+    for block in program.flow.blocks:
+        times, lanes = (int(n) for n in blocks[block.number])
+        items = [i for part in block.parts for i in part.instructions] + ([block.end] if block.end else [])
+        for item in items:
+            key = (item.place.file, item.place.line) if item.place else (None, None)
+            row = lines.setdefault(key, [0, 0])
+            row[0] += times
+            row[1] += lanes
+            warps += times
+            threads += lanes
+    return Counters(
+        warp_instructions=warps,
+        thread_instructions=threads,
+        lines=tuple(
+            LineCounters(file=file, line=line, warp_instructions=row[0], thread_instructions=row[1])
+            for (file, line), row in lines.items()
+        ),
+        accesses=tuple(_access(site, sites[site.number]) for site in program.by_number if site.space is not None),
+    )
+
+
+def _access(site: Site, row: "np.void") -> AccessCounters:
+    lanes, units = int(row["lanes"]), int(row["units"])
+    shared, local = site.space == "shared", site.space == "local"
+    return AccessCounters(
+        site=site,
+        requests=int(row["requests"]),
+        lanes=lanes,
+        bytes=lanes * site.bytes,
+        sectors=None if shared or local else units,
+        wavefronts=units if shared else None,
+        ideal=int(row["ideal"]),
+    )

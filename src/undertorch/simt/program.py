@@ -1,0 +1,117 @@
+"""A kernel made ready to run: laid out, compiled, linked."""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from undertorch.simt.codegen.flow import Flow, flow
+from undertorch.simt.codegen.kernel import KernelCode, KernelWriter, Mode
+from undertorch.simt.codegen.native import Native
+from undertorch.simt.codegen.objects import KERNEL, linker
+from undertorch.simt.codegen.sites import Site, list_sites
+from undertorch.simt.codegen.specials import Addresses
+from undertorch.simt.errors import BadLaunch
+from undertorch.simt.ptx import parse
+from undertorch.simt.ptx.instructions import Module, Variable
+
+LEVELS = {"none": 0, "counters": 1, "events": 2}
+
+
+@dataclass(kw_only=True)
+class Program:
+    """One kernel at one level of instrumentation."""
+
+    module: Module
+    digest: str
+    name: str
+    level: int
+    flow: Flow
+    addresses: Addresses
+    sites: dict[int, Site]
+    static_shared: int
+    """Bytes of shared memory that the kernel declares; dynamic memory follows."""
+    local_bytes: int
+    """Of a thread."""
+    loaded: dict[str, tuple[Any, int]] = field(default_factory=dict)
+
+    def address(self, mode: Mode) -> int:
+        """Where the machine code of a mode lies; compiles it when first asked."""
+        if mode not in self.loaded:
+            key = (self.digest, self.name, str(self.level), mode)
+            code = self._code(mode)
+            data = linker().object(key, KERNEL, lambda: code.text)
+            self.loaded[mode] = linker().kernel(data, mode, code.natives)
+        return self.loaded[mode][1]
+
+    def _code(self, mode: Mode) -> KernelCode:
+        writer = KernelWriter(flow=self.flow, addresses=self.addresses, sites=self.sites, mode=mode, level=self.level)
+        return writer.write()
+
+    @cached_property
+    def by_number(self) -> tuple[Site, ...]:
+        """Sites in order."""
+        return tuple(sorted(self.sites.values(), key=lambda site: site.number))
+
+    @staticmethod
+    def runtime(name: str) -> int:
+        """The address of a function that the schedule calls."""
+        return linker().native(Native(name))
+
+
+@lru_cache(maxsize=64)
+def parsed(text: str) -> tuple[Module, str]:
+    """A file of PTX, and its hash."""
+    return parse(text), hashlib.sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=256)
+def prepare(text: str, kernel: str, instrument: str) -> Program:
+    """Lays out a kernel. Raises PtxError, Unsupported, or BadLaunch where there is no such kernel."""
+    module, digest = parsed(text)
+    if kernel not in module.kernels:
+        names = ", ".join(module.kernels) or "none"
+        raise BadLaunch(f"The PTX has no kernel {kernel}; its kernels are: {names}.")
+    if instrument not in LEVELS:
+        raise BadLaunch(f"instrument={instrument!r}: it is one of {', '.join(LEVELS)}.")
+    laid_out = flow(module, kernel)
+    shared, static = _offsets([v for v in (*module.variables, *laid_out.variables) if v.space == "shared"])
+    local, local_bytes = _offsets([v for v in laid_out.variables if v.space in {"local", "param"}])
+    parameters, _ = _offsets(list(laid_out.function.parameters))
+    everywhere = [v for v in (*module.variables, *laid_out.variables) if v.space in {"global", "const"}]
+    addresses = Addresses(
+        shared=shared,
+        local=local,
+        parameters=parameters,
+        symbols={v.name: number for number, v in enumerate(everywhere)},
+    )
+    program = Program(
+        module=module,
+        digest=digest,
+        name=kernel,
+        level=LEVELS[instrument],
+        flow=laid_out,
+        addresses=addresses,
+        sites=list_sites(laid_out),
+        static_shared=static,
+        local_bytes=(local_bytes + 15) // 16 * 16,
+    )
+    program.address("full")  # what cannot be compiled is said before anything runs
+    return program
+
+
+def _offsets(variables: list[Variable]) -> tuple[dict[str, int], int]:
+    """Where variables lie one behind the other, and all their bytes. Arrays without a size start at the end."""
+    places: dict[str, int] = {}
+    at = 0
+    for variable in variables:
+        if not variable.extern or variable.size:
+            at = -(-at // variable.align) * variable.align
+            places[variable.name] = at
+            at += variable.size
+    open_ended = [v for v in variables if v.extern and not v.size]
+    if open_ended:
+        most = max(v.align for v in open_ended)
+        at = -(-at // most) * most
+        places |= {v.name: at for v in open_ended}
+    return places, at

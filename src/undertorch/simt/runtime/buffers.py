@@ -1,0 +1,112 @@
+"""Arguments of a launch, and the memory that they give it."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from undertorch.simt.errors import BadLaunch
+from undertorch.simt.ptx.instructions import Variable
+from undertorch.simt.runtime.layout import BUFFER, READ_ONLY
+
+ALIGNMENT = 512
+"""Of what cudaMalloc returns. Sectors are counted as if every buffer were aligned so."""
+FIRST_VIRTUAL = 0x7F0000000000
+
+
+@dataclass(slots=True)
+class Buffers:
+    """Memory that a launch may touch, by host address. What lies elsewhere is a fault."""
+
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
+    """Start, bytes, flags."""
+    keep: list[object] = field(default_factory=list)
+    """What owns the memory."""
+
+    def add(self, start: int, size: int, *, read_only: bool = False, owner: object = None) -> None:
+        """One more, unless it is there already; of two that are the same the writable one counts."""
+        flags = READ_ONLY if read_only else 0
+        self.keep.append(owner)
+        for number, (base, length, held) in enumerate(self.spans):
+            if (base, length) == (start, size):
+                self.spans[number] = (base, length, held & flags)
+                return
+        self.spans.append((start, size, flags))
+
+    def table(self) -> "np.ndarray[Any, Any]":
+        """As native code reads it."""
+        rows = np.zeros(len(self.spans) + 1, BUFFER)
+        virtual = FIRST_VIRTUAL
+        for row, (start, size, flags) in zip(rows, self.spans, strict=False):
+            row["base"], row["bytes"], row["virtual"], row["flags"] = start, size, virtual, flags
+            virtual += -(-max(size, 1) // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        return rows
+
+
+def pack(parameters: Sequence[Variable], arguments: Sequence[object], buffers: Buffers) -> bytearray:
+    """The parameters' bytes as the kernel reads them. Raises BadLaunch where arguments do not fit."""
+    if len(parameters) != len(arguments):
+        raise BadLaunch(f"The kernel takes {len(parameters)} arguments, and {len(arguments)} were given.")
+    out = bytearray()
+    for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+        out += bytes(-len(out) % parameter.align)
+        try:
+            out += _bytes(parameter, argument, buffers)
+        except (struct.error, OverflowError, TypeError, ValueError) as error:
+            raise BadLaunch(f"Argument {number} ({parameter.name}): {error}") from None
+    return out
+
+
+def _bytes(parameter: Variable, argument: object, buffers: Buffers) -> bytes:
+    size = parameter.size
+    if isinstance(argument, np.ndarray):
+        return struct.pack("<Q", _array(argument, buffers))
+    if hasattr(argument, "untyped_storage"):
+        return struct.pack("<Q", _tensor(argument, buffers))
+    if isinstance(argument, bytes | bytearray | memoryview):
+        given = bytes(argument)
+    elif isinstance(argument, np.generic):
+        given = argument.tobytes()
+    elif isinstance(argument, float) or (parameter.type is not None and parameter.type.floating):
+        given = struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], float(argument))  # type: ignore[arg-type]
+    elif argument is None:
+        given = bytes(size)
+    elif isinstance(argument, int):
+        given = (int(argument) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+        if not -(1 << (8 * size - 1)) <= argument < 1 << 8 * size:
+            raise ValueError(f"{argument} does not fit into {size} bytes")
+    else:
+        raise TypeError(f"a {type(argument).__name__} cannot be passed to a kernel")
+    if len(given) != size:
+        raise ValueError(f"it has {len(given)} bytes, and the kernel takes {size}")
+    return given
+
+
+def _array(array: "np.ndarray[Any, Any]", buffers: Buffers) -> int:
+    """Registers the memory that an array covers; the address of its first element."""
+    low, high = np.lib.array_utils.byte_bounds(array)
+    buffers.add(low, high - low if array.size else 0, read_only=not array.flags.writeable, owner=array)
+    return int(array.__array_interface__["data"][0])
+
+
+def _tensor(tensor: Any, buffers: Buffers) -> int:
+    """As for an array: a torch tensor's whole storage."""
+    if tensor.device.type != "cpu":
+        raise TypeError(f"a tensor on {tensor.device} is not in this machine's memory; move it with .cpu()")
+    storage = tensor.untyped_storage()
+    buffers.add(storage.data_ptr(), storage.nbytes(), owner=tensor)
+    return int(tensor.data_ptr())
+
+
+def place_variables(variables: Sequence[Variable]) -> dict[str, "np.ndarray[Any, Any]"]:
+    """Memory of global and const variables, with their initial values."""
+    memory = {v.name: np.zeros(max(v.size, 1), np.uint8) for v in variables}
+    for variable in variables:
+        room = memory[variable.name]
+        room[: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
+        for offset, name, plus in variable.pointers:
+            address = memory[name].ctypes.data + plus
+            room[offset : offset + 8] = np.frombuffer(struct.pack("<Q", address), np.uint8)
+    return memory

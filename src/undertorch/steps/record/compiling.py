@@ -1,0 +1,73 @@
+"""What compiles a model leaves it as it is: its eager Ops are recorded, and that is said as an assumption."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from undertorch.steps.record.notes import Notes
+from undertorch.steps.record.patching import put, undone_by
+
+COMPILED = "torch.compile left the model as it is: the step is recorded as it runs without compilation."
+SCRIPTED = "torch.jit.script left its code as it is: the step is recorded as it runs without TorchScript."
+GRAPHED = "a CUDA graph was not captured: what it holds is recorded as it runs without the graph."
+
+
+def install(notes: Notes) -> None:
+    """Puts what leaves code alone in the place of torch's compilers. Call once."""
+    put(torch, "compile", _compile(notes))
+    put(nn.Module, "compile", lambda module, *settings, **named: notes.note(COMPILED))
+    # Imports parts of torch that a CPU build lacks, and begins nothing where no graph was captured.
+    put(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
+    put(torch.cuda, "make_graphed_callables", _graphed(notes))
+    _leave_scripts_alone(notes)
+
+
+def _compile(notes: Notes) -> Any:
+    """`torch.compile`: of a model, of a function, and as a decorator with or without settings."""
+
+    def compiled(model: Any = None, *settings: Any, **named: Any) -> Any:
+        notes.note(COMPILED)
+        if model is None:
+            return left_alone
+        return left_alone(model)
+
+    return compiled
+
+
+def left_alone(model: Any) -> Any:
+    """A model inside the wrapper that torch.compile answers with, which scripts look into (`_orig_mod`)."""
+    if not isinstance(model, nn.Module):
+        return model
+    # Importing it takes a second, which scripts that compile nothing do not pay.
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    class Uncompiled(OptimizedModule):
+        def _initialize(self) -> None:
+            self.forward = self._orig_mod.__call__
+
+    Uncompiled.__name__ = Uncompiled.__qualname__ = OptimizedModule.__name__
+    wrap: Any = Uncompiled
+    return wrap(model, None)
+
+
+def _graphed(notes: Notes) -> Any:
+    def made(callables: Any, *settings: Any, **named: Any) -> Any:
+        notes.note(GRAPHED)
+        return callables
+
+    return made
+
+
+def _leave_scripts_alone(notes: Notes) -> None:
+    """torch has a switch for this (PYTORCH_JIT=0); with it off, `script` answers what it is given."""
+    if torch.jit._state._enabled:
+        torch.jit._state.disable()
+        undone_by(torch.jit._state.enable)
+    script = torch.jit.script
+
+    def scripted(found: Any, *settings: Any, **named: Any) -> Any:
+        notes.note(SCRIPTED)
+        return script(found, *settings, **named)
+
+    put(torch.jit, "script", scripted)

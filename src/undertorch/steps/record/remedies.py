@@ -1,0 +1,70 @@
+"""What to do about the errors with which scripts end that are no fault of theirs: one sentence each."""
+
+import traceback
+from collections.abc import Callable
+
+NO_BUILD = "is built with CUDA's compiler, on a machine with a GPU; `see` asks for none of its kernels"
+
+GPU_PACKAGES = {
+    "apex": f"apex {NO_BUILD}: torch has its parts by now (AdamW(fused=True), nn.LayerNorm, torch.autocast).",
+    "bitsandbytes": "bitsandbytes is not installed here, and its kernels would not run: take torch.optim's optimizer"
+    " and an unquantized model in its place.",
+    "causal_conv1d": f"causal_conv1d {NO_BUILD}: import it in a try, and fall back on nn.Conv1d.",
+    "deepspeed": "deepspeed is not installed here, and its engine hides the loop: run the script's plain loop.",
+    "flash_attn": f"flash_attn {NO_BUILD}: F.scaled_dot_product_attention takes the same kernels"
+    ' (attn_implementation="sdpa" in Hugging Face models).',
+    "flash_attn_interface": f"FlashAttention 3 {NO_BUILD}: F.scaled_dot_product_attention stands in for it.",
+    "mamba_ssm": f"mamba_ssm {NO_BUILD}: import it in a try, and fall back on plain torch.",
+    "transformer_engine": f"transformer_engine {NO_BUILD}: take nn.Linear and nn.LayerNorm in its place.",
+    "xformers": f"xformers {NO_BUILD}: F.scaled_dot_product_attention stands in for its memory_efficient_attention.",
+}
+"""By the name of a package that needs a GPU, what to do where it is not installed."""
+
+
+def remedy(error: BaseException) -> str | None:
+    """What the one who runs the script can do about an error; None where its traceback says it all."""
+    return next((said for rule in RULES if (said := rule(error)) is not None), None)
+
+
+def _missing_package(error: BaseException) -> str | None:
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    known = GPU_PACKAGES.get(package)
+    if known is not None:
+        return known
+    return f"Install {package} into the Python that undertorch runs in, as the script's own."
+
+
+def _relative_import(error: BaseException) -> str | None:
+    """`from .model import …` in a script that was named as a file."""
+    if not isinstance(error, ImportError) or "no known parent package" not in str(error):
+        return None
+    return "It is a module of a package: name it as `python -m` does, such as package.train, from the folder above."
+
+
+def _no_weights(error: BaseException) -> str | None:
+    """`from_pretrained` of a model that is not in the local cache."""
+    names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+    if not isinstance(error, OSError) or "from_pretrained" not in names:
+        return None
+    return (
+        "from_pretrained finds nothing in the local cache and cannot fetch it; the values of weights are not needed, so"
+        " make the model from its config (AutoModel….from_config), or give the folder of a model on this disk."
+    )
+
+
+def _cuda_toolkit(error: BaseException) -> str | None:
+    """torch.utils.cpp_extension, which compiles CUDA code."""
+    if not isinstance(error, OSError) or "CUDA_HOME" not in str(error):
+        return None
+    return "The script compiles CUDA code, which cannot run without a GPU: have it fall back on torch's own ops."
+
+
+RULES: tuple[Callable[[BaseException], str | None], ...] = (
+    _missing_package,
+    _relative_import,
+    _no_weights,
+    _cuda_toolkit,
+)
+"""Each answers for one kind of error, and None for all others."""
