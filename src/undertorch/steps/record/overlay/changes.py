@@ -4,17 +4,19 @@ import os
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 from undertorch.records import Assumption, Where
 from undertorch.steps.record.overlay.events import Event, Library, Told
-from undertorch.steps.record.overlay.sentences import ON_THE_DISK, sentences
+from undertorch.steps.record.overlay.sentences import ON_THE_DISK, all_else, on_the_disk
 from undertorch.steps.record.places import Places
 
 STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty"})
 """Audit events just before a process is made that will run another program."""
+MOST_LINES = 12
+"""Lines of which each gets a sentence of its own for what it changed on the disk."""
 INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
@@ -43,11 +45,10 @@ class Changes:
     def assumptions(self) -> tuple[Assumption, ...]:
         """One a line and kind of thing: what changed in the copy, what was refused, what was run."""
         self.listen()
-        found = [
-            Assumption(where=where, what=sentence) for where, told in self._told.items() for sentence in sentences(told)
-        ]
-        if self._by_programs:
-            count = len(self._by_programs)
+        found = [*self._on_the_disk()]
+        for where, told in self._told.items():
+            found += (Assumption(where=where, what=what) for what in all_else(told))
+        if count := len(self._by_programs):
             files = "a file" if count == 1 else f"{count:,} files"
             what = f"programs that the script started changed {files}, in its throw-away copy of the disk."
             found.append(Assumption(where=None, what=what))
@@ -55,6 +56,21 @@ class Changes:
             what = "changes of the throw-away copy are not listed: there were too many at once."
             found.append(Assumption(where=None, what=what, count=lost))
         return tuple(found)
+
+    def _on_the_disk(self) -> Iterator[Assumption]:
+        """The first few lines one by one, the others together."""
+        lines = [(where, told, what) for where, told in self._told.items() if (what := on_the_disk(told)) is not None]
+        for where, _, what in lines[:MOST_LINES]:
+            yield Assumption(where=where, what=what)
+        left = lines[MOST_LINES:]
+        together: dict[Told, dict[str, int]] = defaultdict(dict)
+        for _, told, _ in left:
+            for kind, counts in told.items():
+                together[kind].update(counts)
+        what = on_the_disk(together)
+        if what is not None:
+            lines_left = "1 more line" if len(left) == 1 else f"{len(left):,} more lines"
+            yield Assumption(where=None, what=f"at {lines_left}: {what}")
 
     def _started(self, event: str, _: Any) -> None:
         if event in STARTS:

@@ -9,6 +9,8 @@ Counts = Mapping[str, int]
 
 MOST_NAMED = 3
 """Names in one sentence."""
+LONGEST_NAME = 60
+"""Letters of a command."""
 
 ON_THE_DISK: dict[Told, tuple[str, str]] = {
     Told.WROTE: ("file written", "files written"),
@@ -21,15 +23,18 @@ ON_THE_DISK: dict[Told, tuple[str, str]] = {
 """What the copy takes, with the words for one and for several."""
 
 
-def sentences(told: Mapping[Told, Counts]) -> Iterator[str]:
-    """What is to be said of one line."""
+def on_the_disk(told: Mapping[Told, Counts]) -> str | None:
+    """What changed in the copy; None where nothing did."""
     parts = [
         f"{len(told[kind]):,} {one if len(told[kind]) == 1 else several}"
         for kind, (one, several) in ON_THE_DISK.items()
         if told.get(kind)
     ]
-    if parts:
-        yield f"{joined(parts)}, in a throw-away copy of the disk."
+    return f"{joined(parts)}, in a throw-away copy of the disk." if parts else None
+
+
+def all_else(told: Mapping[Told, Counts]) -> Iterator[str]:
+    """What was refused, what was run: a sentence each."""
     for kind, sentence in OTHERS.items():
         if told.get(kind):
             yield sentence(named(told[kind]))
@@ -37,9 +42,18 @@ def sentences(told: Mapping[Told, Counts]) -> Iterator[str]:
 
 def named(counts: Counts) -> str:
     """The first few by name, how often where it is more than once, and how many more there are."""
-    shown = [name if times == 1 else f"{name} ({times:,}×)" for name, times in list(counts.items())[:MOST_NAMED]]
+    shown = [
+        shortened(name) if times == 1 else f"{shortened(name)} ({times:,}×)"
+        for name, times in list(counts.items())[:MOST_NAMED]
+    ]
     left = len(counts) - len(shown)
     return joined([*shown, f"{left:,} more"] if left else shown)
+
+
+def shortened(name: str) -> str:
+    """On one line, and no longer than a line."""
+    line = " ".join(name.split())
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
 
 def joined(parts: list[str]) -> str:
