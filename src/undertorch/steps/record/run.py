@@ -60,9 +60,10 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
     """
     guard.install()
     places = Places(INSIDE, mark, Path.cwd())
+    changes = begin(request.scratch, request.room, places)
     watch = Watch(request, guard, places, found)
+    watch.notes.also(changes)
     saving.install(watch.notes)
-    watch.notes.also(begin(request.scratch, request.room, places))
     with watch.recorder:
         run_script(request.script, request.arguments, request.module)
     return watch.ended()
