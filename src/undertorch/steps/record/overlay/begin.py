@@ -2,13 +2,11 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from undertorch.records import Assumption
 from undertorch.steps.record.overlay import linking, refusing
 from undertorch.steps.record.overlay.changes import Changes
 from undertorch.steps.record.overlay.events import Library
-from undertorch.steps.record.overlay.scratch import PROGRAMS
 from undertorch.steps.record.places import Places
 
 
@@ -20,7 +18,7 @@ def begin(folder: str, room: int, places: Places) -> Callable[[], tuple[Assumpti
     sys.dont_write_bytecode = True
     try:
         library = Library()
-        changes = Changes(library, places, Path(folder) / PROGRAMS)
+        changes = Changes(library, places)
         changes.begin(room)
     except LookupError:
         return refusing.begin(folder, places)

@@ -5,7 +5,6 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -16,22 +15,6 @@ from undertorch.steps.record.places import Places
 
 STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty"})
 """Audit events just before a process is made that will run another program."""
-CHANGES = frozenset(
-    {
-        *("os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate"),
-        *(
-            "os.utime",
-            "os.system",
-            "sqlite3.connect",
-            "socket.connect",
-            "socket.getaddrinfo",
-            "socket.gethostbyname",
-            "socket.sendto",
-        ),
-    }
-)
-"""Audit events just before something is told, besides `open`."""
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MOST_LINES = 12
 """Lines of which each gets a sentence of its own for what it changed on the disk."""
 INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -40,27 +23,22 @@ INSTALLED = ("/site-packages/", "/dist-packages/")
 class Changes:
     """Listens to the library and keeps what it tells."""
 
-    def __init__(self, library: Library, places: Places, programs: Path) -> None:
-        """`programs`: where the run's own programs are, called by their names alone."""
+    def __init__(self, library: Library, places: Places) -> None:
         self._library = library
-        self._programs = programs
         self._places = places
         self._told: dict[Where | None, dict[Told, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         self._by_programs: set[str] = set()
-        self._programs_seen: set[int] = set()
         self._starting: Where | None = None
-        self._lines: dict[int, Where | None] = {}
         self._recorder = os.getpid()
-        self._main = threading.main_thread().ident or 0
 
     def begin(self, room: int) -> None:
         """Begins the watch. Raises LookupError where the library is not there."""
         self._library.begin(room, self.listen)
-        sys.addaudithook(self._about_to)
+        sys.addaudithook(self._started)
 
     def listen(self) -> None:
         """Takes what was told since the last time."""
-        frame = sys._getframe(1) if threading.get_ident() == self._main else sys._current_frames().get(self._main)
+        frame = sys._getframe(1)
         for event in self._library.events():
             self._take(event, frame)
 
@@ -94,43 +72,30 @@ class Changes:
             lines_left = "1 more line" if len(left) == 1 else f"{len(left):,} more lines"
             yield Assumption(where=None, what=f"at {lines_left}: {what}")
 
-    def _about_to(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The audit hook. The listener is called on the main thread, which other threads do not wait for: their lines
-        are kept when they are about to change something.
-        """
+    def _started(self, event: str, _: Any) -> None:
         if event in STARTS:
             self._starting = self._line(sys._getframe(1))
-        elif event in CHANGES or (event == "open" and arguments[2] & WRITING):
-            thread = threading.get_ident()
-            if thread != self._main:
-                self.listen()  # what it did at the line before
-                self._lines[thread] = self._line(sys._getframe(1))
 
-    def _take(self, event: Event, frame: FrameType | None) -> None:
-        """`frame`: where the main thread is."""
-        text = event.text.removeprefix(f"{self._programs}/")
+    def _take(self, event: Event, frame: FrameType) -> None:
         if event.process == self._recorder:
-            where = self._line(frame) if event.thread == self._main else self._line_of(event.thread)
-            if where is None and event.thread == self._main:
-                return  # before the script began, or after it
+            where = self._line(self._frame(event.thread, frame))
         elif event.told in ON_THE_DISK:
             self._by_programs.add(event.text)
             return
-        elif event.told in (Told.RAN, Told.RAN_CONFINED) and (
-            event.parent != self._recorder or event.process in self._programs_seen
-        ):
-            return  # a program's own programs, and what a program becomes
         elif event.parent == self._recorder:  # made by the script, about to become another program
-            self._programs_seen.add(event.process)
             where = self._starting
+        elif event.told in (Told.RAN, Told.RAN_CONFINED):
+            return  # a program's own programs
         else:
             where = None
         counts = self._told[where][event.told]
-        counts[text] = counts.get(text, 0) + 1
+        counts[event.text] = counts.get(event.text, 0) + 1
 
-    def _line_of(self, thread: int) -> Where | None:
-        """Where another thread brought an event about: where it was last about to, or, in native code, where it is."""
-        return self._lines.get(thread) or self._line(sys._current_frames().get(thread))
+    def _frame(self, thread: int, frame: FrameType) -> FrameType | None:
+        """Where the thread is that brought an event about: the listener is called on the main thread."""
+        if thread == threading.main_thread().ident:
+            return frame
+        return sys._current_frames().get(thread)
 
     def _line(self, frame: FrameType | None) -> Where | None:
         """The user's innermost line; one of an installed package only where there is no other."""
