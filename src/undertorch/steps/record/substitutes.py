@@ -26,6 +26,8 @@ def substitute(gpu: Gpu, fakes: Fakes, values: Values, storages: Storages, notes
     compiling.install(notes)
     loading.install()
     put(torch, "save", _save(torch.save, notes))
+    # Whether a parameter lies in its distribution's domain is a question of values.
+    put(torch.distributions.Distribution, "_validate_args", False)
     # With one GPU it hands its batch on; what it asks for that exists in a CUDA build alone.
     put(torch.nn.DataParallel, "forward", lambda self, *inputs, **named: self.module(*inputs, **named))
 
