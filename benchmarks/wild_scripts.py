@@ -40,6 +40,8 @@ class Script:
     """The script and its arguments."""
     data: Callable[[Path], None] = lambda folder: None
     """Makes the small data that it reads, below the folder where it is called."""
+    options: str = ""
+    """Of `undertorch see`."""
     paths: tuple[str, ...] = ()
     """Of the checkout, to import from (what `pip install -e` would do)."""
 
@@ -61,17 +63,22 @@ def shakespeare(folder: Path) -> None:
         pickle.dump({"vocab_size": 65, "itos": {}, "stoi": {}}, file)
 
 
-def mnist(at: str) -> Callable[[Path], None]:
-    """256 images in the format of MNIST's files."""
+def mnist(*homes: str, whole: bool = False) -> Callable[[Path], None]:
+    """256 images in the format of MNIST's files; or as many as it has, for scripts that count on it."""
 
     def make(folder: Path) -> None:
-        raw = folder / at / "MNIST" / "raw"
+        for home in homes:
+            made(folder / home / "MNIST" / "raw")
+
+    def made(raw: Path) -> None:
         raw.mkdir(parents=True, exist_ok=True)
-        for part in ("train", "t10k"):
-            images = RANDOM.integers(0, 255, (256, 28, 28)).astype(np.uint8)
-            labels = RANDOM.integers(0, 10, 256).astype(np.uint8)
-            (raw / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, 256, 28, 28) + images.tobytes())
-            (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, 256) + labels.tobytes())
+        for part, count in (("train", 60_000 if whole else 256), ("t10k", 10_000 if whole else 256)):
+            images = RANDOM.integers(0, 255, (count, 28, 28)).astype(np.uint8)
+            labels = RANDOM.integers(0, 10, count).astype(np.uint8)
+            (raw / f"{part}-images-idx3-ubyte").write_bytes(
+                struct.pack(">IIII", 2051, count, 28, 28) + images.tobytes()
+            )
+            (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + labels.tobytes())
 
     return make
 
@@ -159,7 +166,12 @@ SCRIPTS = {
         data=shakespeare,
     ),
     "minGPT, chargpt": Script(
-        repository="karpathy/minGPT", folder="projects/chargpt", command="chargpt.py", data=text, paths=(".",)
+        repository="karpathy/minGPT",
+        folder="projects/chargpt",
+        command="chargpt.py",
+        options="--step 3",
+        data=text,
+        paths=(".",),
     ),
     "minGPT, adder": Script(repository="karpathy/minGPT", folder="projects/adder", command="adder.py", paths=(".",)),
     "llama2.c": Script(
@@ -222,7 +234,12 @@ SCRIPTS = {
         repository="milesial/Pytorch-UNet", folder=".", command="train.py --amp --batch-size 2", data=masks
     ),
     "x-transformers, enwik8": Script(
-        repository="lucidrains/x-transformers", folder=".", command="train_enwik8.py", data=enwik8, paths=(".",)
+        repository="lucidrains/x-transformers",
+        folder=".",
+        command="train_enwik8.py",
+        data=enwik8,
+        options="--step 1",
+        paths=(".",),
     ),
     "x-transformers, copy": Script(
         repository="lucidrains/x-transformers", folder=".", command="train_copy.py", paths=(".",)
@@ -231,13 +248,13 @@ SCRIPTS = {
         repository="Lightning-AI/pytorch-lightning",
         folder="examples/pytorch/basics",
         command="autoencoder.py --trainer.max_epochs=1",
-        data=mnist("Datasets"),
+        data=mnist("../../Datasets", "data", whole=True),
     ),
     "Lightning Fabric, image classifier": Script(
         repository="Lightning-AI/pytorch-lightning",
         folder="examples/fabric/image_classifier",
         command="train_fabric.py",
-        data=mnist("Datasets"),
+        data=mnist("../../../Datasets"),
     ),
 }
 
@@ -267,35 +284,42 @@ def ask(name: str, script: Script, folder: Path) -> Answer:
     checkout = folder / script.repository.replace("/", "+")
     home = checkout / script.folder
     script.data(home)
+
+    def common(seconds: float) -> dict[str, object]:
+        return {
+            "name": name,
+            "repository": script.repository,
+            "commit": _commit(checkout),
+            "command": f"{script.folder}: see {script.options} {script.command}".replace("  ", " "),
+            "seconds": round(seconds, 1),
+        }
+
     with tempfile.TemporaryDirectory() as aside:
         found = Path(aside) / "step.json"
         command = [sys.executable, "-m", "undertorch", "see", "--gpu", "H200", "--json", str(found)]
+        command += script.options.split()
         began = time.monotonic()
-        done = subprocess.run(
-            [*command, *script.command.split()],
-            cwd=home,
-            env=_environment(checkout, script),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-        seconds = round(time.monotonic() - began, 1)
+        try:
+            done = subprocess.run(
+                [*command, *script.command.split()],
+                cwd=home,
+                env=_environment(checkout, script),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return Answer(**common(LIMIT_S), ran=False, said=f"took longer than {LIMIT_S} s")
+        seconds = time.monotonic() - began
         step = json.loads(found.read_text()) if found.exists() else None
-    common = {
-        "name": name,
-        "repository": script.repository,
-        "commit": _commit(checkout),
-        "command": f"{script.folder}: {script.command}",
-        "seconds": seconds,
-    }
     if step is None:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return Answer(**common, ran=False, said=lines[-1][:500].replace(str(folder), "…") if lines else None)
+        return Answer(**common(seconds), ran=False, said=lines[-1][:500].replace(str(folder), "…") if lines else None)
     step = step[0] if isinstance(step, list) else step
     accounting = step["accounting"]
     return Answer(
-        **common,
+        **common(seconds),
         ran=True,
         step=step["environment"]["step"],
         ops=len(step["ops"]),

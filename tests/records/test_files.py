@@ -1,7 +1,12 @@
 """A Step survives the file; what is no Step is refused in one sentence; a file is written whole or not at all."""
 
 import json
+import os
 import resource
+import stat
+import subprocess
+import sys
+import threading
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import get_type_hints
@@ -13,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from steps_by_hand import NOTHING, STEP
 from undertorch.records import Launch, Op, Step
-from undertorch.records.files import SCHEMA, BadFile, from_json, read_steps, schema, to_json, write_steps
+from undertorch.records.files import SCHEMA, BadFile, from_json, read_steps, schema, to_json, write_steps, write_whole
 
 LARGEST = 2**63 - 1
 ROOT = Path(__file__).parents[2]
@@ -157,6 +162,48 @@ def test_a_full_disk_leaves_the_old_file_and_no_half(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [p.name for p in tmp_path.iterdir()] == ["s.json"]
     assert path.read_text() == "old"
+
+
+def test_a_pipe_stays_a_pipe_and_gets_the_file(tmp_path):
+    """So do devices: a rename onto /dev/null, as root, would take it away from the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, b"all of it")
+    reader.join(10)
+    assert read == [b"all of it"]
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    leads = tmp_path / "there" / "step.json"
+    leads.write_bytes(b"old")
+    leads.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(leads)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert leads.read_bytes() == b"new"
+    assert stat.S_IMODE(leads.stat().st_mode) == 0o640
+
+
+def test_standard_output_by_its_path_is_written_to_and_not_replaced(tmp_path):
+    """/dev/stdout leads to the file that a shell opened; what stands there already stays."""
+    shown = tmp_path / "shown"
+    code = """if True:
+        from pathlib import Path
+        from undertorch.records.files import write_whole
+        write_whole(Path("/dev/stdout"), b"two")
+    """
+    with shown.open("wb") as output:
+        output.write(b"one ")
+        output.flush()
+        subprocess.run([sys.executable, "-c", code], stdout=output, check=True)
+    assert shown.read_bytes() == b"one two"
 
 
 def test_the_published_schema_is_the_one_that_the_records_make():

@@ -1,5 +1,7 @@
 """Where a command's output goes: to a file that was looked at before the long work began, or to standard output."""
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +15,19 @@ STDOUT = Path("-")
 
 
 def check_writable(path: Path | None) -> None:
-    """Raises BadInput where a file could not be written there, which is tried with a nameless one."""
+    """Raises BadInput where a file could not be written there, which is tried with a nameless one.
+
+    A device or a pipe is asked for leave alone: to open it would be to write.
+    """
     if path is None or path == STDOUT:
         return
-    folder = path.parent
     if path.is_dir():
         raise BadInput(f"{path} is a folder; give the path of a file to write.")
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            raise BadInput(f"{path} cannot be written: {os.strerror(errno.EACCES)}.")
+        return
+    folder = path.resolve().parent
     if not folder.is_dir():
         raise BadInput(f"{path} cannot be written: there is no folder {folder}; make it first.")
     with writing(path), TemporaryFile(dir=folder):

@@ -16,7 +16,7 @@ REFERENCE = "H200"
 
 
 def see(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A training script, as it is.")],
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A training script, as it is; or package.module.")],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="The script's own arguments, passed on untouched.")
     ] = None,

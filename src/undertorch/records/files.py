@@ -4,6 +4,7 @@ A launch stands in the file with its kernel's fields beside its own and with the
 needs no join. What is derived (phases, lines, busy_us) is written for readers and ignored when a file is read back.
 """
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +22,9 @@ from undertorch.records.totals import Line, busy_us, lines, phases_us
 
 SCHEMA = 1
 """Version of the layout. It grows when a field changes its meaning or goes; new fields do not change it."""
+
+STREAMS = (Path("/dev/stdout"), Path("/dev/stderr"))
+"""Lead to what the caller's output goes to, a file perhaps, that others write to as well."""
 
 
 class BadFile(Exception):
@@ -118,10 +122,22 @@ def write_steps(path: Path, steps: Sequence[Step], as_list: bool = False) -> Non
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all: aside, then renamed. Raises OSError where it cannot be written."""
+    """Writes a file whole or not at all: aside, then renamed. Raises OSError where it cannot be written.
+
+    What stands at `path` and is no regular file (a device such as /dev/null, a pipe, /dev/stdout) is written into:
+    renaming onto it would take it away from everybody. A link stays a link; what it leads to is written. A file that
+    was there keeps its permissions.
+    """
+    if path.is_relative_to("/dev/fd") or path in STREAMS or (path.exists() and not path.is_file()):
+        with path.open("ab") as opened:
+            opened.write(data)
+        return
+    path = path.resolve()
     aside = path.with_name(path.name + ".part")
     try:
         aside.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, aside)
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
 """From a Python frame to the user's line, and to what torch is doing for it.
 
-The frames of torch, of undertorch and of the standard library are not the user's; those of other packages are: a line
-in a model library is a line somebody wrote above torch.
+The frames of torch, of undertorch, of the standard library and of what runs a loop around a model (accelerate,
+Lightning) are not the user's; those of other packages are: a line in a model library is a line somebody wrote above
+torch.
 """
 
 import linecache

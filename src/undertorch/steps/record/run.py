@@ -2,7 +2,7 @@
 
 import importlib.util
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from undertorch.steps.record import triton
 from undertorch.steps.record.attention import AttentionChoice
 from undertorch.steps.record.backward import Backward
 from undertorch.steps.record.boundaries import Boundaries
-from undertorch.steps.record.errors import NoStep
+from undertorch.steps.record.errors import NoStep, ScriptFailed
 from undertorch.steps.record.exchange import Outcome, Request
 from undertorch.steps.record.execution import Execution
 from undertorch.steps.record.facts import Facts
@@ -34,14 +34,20 @@ from undertorch.steps.record.substitutes import substitute
 from undertorch.steps.record.tape import Cut, Tape
 from undertorch.steps.record.values import Values
 
-TRITON = importlib.util.find_spec("triton")
-INSIDE = (
-    Path(torch.__file__).parent,
-    Path(undertorch.__file__).parent,
-    *(Path(folder) for folder in (TRITON.submodule_search_locations or () if TRITON is not None else ())),
-)
-"""Folders whose frames are not the user's."""
+PLUMBING = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "triton")
+"""Packages that call what the user wrote: the loop or the launcher around it, not the model."""
 
+
+def folders(packages: Iterable[str]) -> Iterator[Path]:
+    """Where packages are installed, those that are."""
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        if spec is not None:
+            yield from map(Path, spec.submodule_search_locations or ())
+
+
+INSIDE = (Path(torch.__file__).parent, Path(undertorch.__file__).parent, *folders(PLUMBING))
+"""Folders whose frames are not the user's."""
 
 ON_CUDA = "give it the arguments with which it trains on CUDA."
 
@@ -62,10 +68,13 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
     places = Places(INSIDE, mark, Path.cwd())
     changes = begin(request.scratch, request.room, places)
     watch = Watch(request, guard, places, found)
-    watch.notes.also(changes)
+    watch.notes.also(changes.assumptions)
     saving.install(watch.notes)
-    with watch.recorder:
-        run_script(request.script, request.arguments, request.module)
+    try:
+        with watch.recorder:
+            run_script(request.script, request.arguments, request.module)
+    except ScriptFailed as failed:
+        raise ScriptFailed(f"{failed}{changes.refused()}") from None
     return watch.ended()
 
 

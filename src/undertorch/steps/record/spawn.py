@@ -80,7 +80,7 @@ def _run(request: Request, scratch: Scratch) -> int:
     # -P: the folder that the user stands in is no place to import from; the script's own folder is, and the child puts
     # it there.
     command = [sys.executable, "-P", "-m", "undertorch.steps.record.child", str(path)]
-    child = subprocess.Popen(command, stdout=2, env=scratch.environment(os.environ))
+    child = subprocess.Popen(command, stdout=2, env=scratch.environment(os.environ, request.gpu))
     try:
         return scratch.wait(child, request.script)
     finally:

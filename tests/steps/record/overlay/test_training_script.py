@@ -62,7 +62,8 @@ def test_a_script_that_saves_and_sends_leaves_everything_as_it_was(place, server
     recording = record(Path("train.py"), (str(port),), gpus.find("H200"), step=3)
     assert tree(place) == before
     assert asked == []
-    assert "finally ran" not in capfd.readouterr().err
+    shown = capfd.readouterr().err
+    assert not any(f"{block} ran" in shown for block in ("finally", "atexit", "__del__"))
     assert recording.environment.step == 3
 
 
@@ -88,6 +89,14 @@ def test_a_script_that_raises_leaves_everything_as_it_was(place, server, tree):
         record(Path("train.py"), (str(port), "raises"), gpus.find("H200"), step=3)
     assert tree(place) == before
     assert asked == []
+
+
+def test_a_script_that_fails_for_want_of_a_network_is_said_to(tmp_path, monkeypatch):
+    """Its report, which would list the refusal, never comes."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import urllib.request\nurllib.request.urlopen('http://data.example/tokens.bin')\n")
+    with pytest.raises(ScriptFailed, match=r"raised URLError; .* It did not look up data.example: .* nothing is sent"):
+        record(Path("train.py"), (), gpus.find("H200"))
 
 
 def test_the_same_script_changes_everything_when_it_is_not_watched(place, server, tree):

@@ -68,7 +68,6 @@ class Library:
         self._next = self._library.undertorch_overlay_next
         self._next.argtypes = (ctypes.POINTER(_Event),)
         self._library.undertorch_overlay_lost.restype = ctypes.c_uint64
-        self._event = _Event()
         self._listener: Any = None
 
     def begin(self, room: int, listener: Callable[[], None]) -> None:
@@ -90,8 +89,8 @@ class Library:
 
     def events(self) -> Iterator[Event]:
         """Those that nobody took yet, the oldest first."""
-        while self._next(ctypes.byref(self._event)):
-            found = self._event
+        found = _Event()  # its own, since events are taken on several threads
+        while self._next(ctypes.byref(found)):
             yield Event(
                 told=Told(found.kind),
                 process=found.process,

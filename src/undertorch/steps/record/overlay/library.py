@@ -16,11 +16,13 @@ from undertorch.steps.record.guard import cache
 SHIM = Path(__file__).with_name("shim")
 COMPILERS = ("cc", "gcc", "clang", "c++", "g++", "clang++")
 """The guard was compiled by one of them, so there is one."""
+MACHINES = ("x86_64", "aarch64")
+"""64-bit, with the kernel's calls that shim/ makes."""
 
 
 def served() -> bool:
     """Whether the library is made for this system: Linux, whose linker loads it before libc."""
-    return sys.platform == "linux"
+    return sys.platform == "linux" and platform.machine() in MACHINES
 
 
 def build(progress: Callable[[str], None] | None = None) -> Path:

@@ -2,19 +2,25 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 ROUNDS = 20
 """Of looking for more: one that is being killed may just have started another."""
+PAUSE_S = 0.005
+"""Between two looks: a program that is just beginning has no environment yet."""
 
 
 def end(setting: str) -> None:
     """Kills every process that was started with a setting (`NAME=value`) in its environment, but not this one."""
+    quiet = 0
     for _ in range(ROUNDS):
         found = list(started_with(setting))
-        if not found:
+        quiet = 0 if found else quiet + 1
+        if quiet == 2:
             return
+        time.sleep(PAUSE_S)
         for process in found:
             try:
                 os.kill(process, signal.SIGKILL)

@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +43,6 @@ REFUSED = "undertorch refused {what}: while a script is seen nothing is changed 
 REFUSED += " throw-away copy to write to."
 
 
-def begin(folder: str, places: Places) -> Callable[[], tuple[Assumption, ...]]:
-    """Refuses from here on. Answers what tells, at the end, what was refused."""
-    temporary = Path(folder) / "tmp"
-    temporary.mkdir()
-    tempfile.tempdir = str(temporary)
-    refusing = Refusing(Path(folder), places)
-    sys.addaudithook(refusing)
-    return refusing.assumptions
-
-
 class Refusing:
     """The audit hook."""
 
@@ -61,6 +50,16 @@ class Refusing:
         self._folder = os.path.realpath(folder)
         self._places = places
         self._counts: Counter[tuple[Where | None, str]] = Counter()
+
+    @classmethod
+    def begin(cls, folder: str, places: Places) -> "Refusing":
+        """Refuses from here on; it tells, at the end, what was refused."""
+        temporary = Path(folder) / "tmp"
+        temporary.mkdir()
+        tempfile.tempdir = str(temporary)
+        refusing = cls(Path(folder), places)
+        sys.addaudithook(refusing)
+        return refusing
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Raises PermissionError for what would change or send something."""
@@ -83,6 +82,10 @@ class Refusing:
             Assumption(where=where, what=REFUSED.format(what=what), count=count)
             for (where, what), count in self._counts.items()
         )
+
+    def refused(self) -> str:
+        """For a script that failed: its own traceback has a sentence already."""
+        return ""
 
     def _may_change(self, path: Any) -> bool:
         if isinstance(path, int):

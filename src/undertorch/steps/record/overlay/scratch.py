@@ -10,14 +10,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from undertorch.records import Gpu
 from undertorch.steps.record.errors import ScriptFailed
 from undertorch.steps.record.overlay import library, offline, processes
+from undertorch.steps.record.overlay.named_gpu import put_nvidia_smi
 
 PREFIX = "undertorch-"
 RUN = "UNDERTORCH_RUN"
 """Environment variable with the run's folder; every process of the run has it (shim/state.c)."""
+PROGRAMS = "programs"
+"""Folder of the run's folder that stands first in PATH."""
 COPY = "copy"
 """The throw-away copy's root in the folder (shim/state.c)."""
+LINKS = "links"
+"""Folder with links to folders of the copy (shim/network.c)."""
 STATE_BYTES = 1 << 20
 """Of the page that the run's processes share: more than `struct shared` of shim/shared.h takes."""
 MOST_BYTES = 16 << 30
@@ -47,7 +53,8 @@ class Scratch:
         _remove_abandoned(place)
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
         self._lock = _locked(self.folder)
-        (self.folder / COPY).mkdir()
+        for name in (COPY, LINKS):
+            (self.folder / name).mkdir()
         with (self.folder / "state").open("wb") as state:
             state.truncate(STATE_BYTES)
         self.room = min(self._most, shutil.disk_usage(self.folder).free // 2)
@@ -60,10 +67,15 @@ class Scratch:
         _remove(self.folder)
         os.close(self._lock)
 
-    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the process that is to run the script."""
+    def environment(self, given: Mapping[str, str], gpu: Gpu | None = None) -> dict[str, str]:
+        """The environment of the process that is to run the script. Called once a run. `nvidia-smi` answers for `gpu`
+        there.
+        """
         made = {RUN: ""} | dict(given) | offline.settings(given) | {RUN: str(self.folder)}  # first, for shim/signal.c
         if self._library is not None:
+            if gpu is not None:
+                put_nvidia_smi(self.folder / PROGRAMS, gpu)
+                made["PATH"] = os.pathsep.join((str(self.folder / PROGRAMS), given.get("PATH", os.defpath)))
             made["LD_PRELOAD"] = ":".join(filter(None, (str(self._library), given.get("LD_PRELOAD"))))
         return made
 

@@ -40,6 +40,11 @@ def all_else(told: Mapping[Told, Counts]) -> Iterator[str]:
             yield sentence(named(told[kind]))
 
 
+def refused(told: Mapping[Told, Counts]) -> Iterator[str]:
+    """What was refused alone."""
+    return all_else({kind: counts for kind, counts in told.items() if kind not in DONE})
+
+
 def named(counts: Counts) -> str:
     """The first few by name, how often where it is more than once, and how many more there are."""
     shown = [
@@ -61,6 +66,8 @@ def joined(parts: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
+DONE = frozenset({Told.RAN, Told.RAN_CONFINED, Told.TOO_LARGE})
+"""Kinds among the others that were no refusal."""
 OTHERS: dict[Told, Callable[[str], str]] = {
     Told.TOO_LARGE: lambda names: (
         f"{names}: too large to be copied, so what is changed of it stays in memory, and what is written to it is not"

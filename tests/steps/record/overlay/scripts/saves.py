@@ -5,6 +5,7 @@ python saves.py PORT [raises|waits]
 # As scripts are written.
 # ruff: noqa: PTH105, PTH107, PTH123
 
+import atexit
 import json
 import logging
 import os
@@ -23,6 +24,14 @@ HOW = sys.argv[2] if len(sys.argv) > 2 else ""
 OUT = Path("out")
 KEPT = 2
 
+
+class Saver:
+    def __del__(self):
+        print("__del__ ran")
+
+
+atexit.register(print, "atexit ran")
+saver = Saver()
 logging.basicConfig(filename=OUT / "train.log", level=logging.INFO)
 
 

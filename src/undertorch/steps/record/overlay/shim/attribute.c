@@ -65,7 +65,7 @@ int ours_truncate(const char *path, off_t length) INSTEAD_OF(truncate);
 int ours_truncate(const char *path, off_t length) {
   ON_LIFTED(AT_FDCWD, path, true, (int)syscall(SYS_truncate, path, length), (int)syscall(SYS_truncate, real, length))
 }
-int ours_truncate64(const char *path, off_t length) INSTEAD_OF(truncate64) SAME_AS(truncate);
+ALSO_AS(truncate64, truncate)
 
 // --- times --------------------------------------------------------------------------------------------------------------
 

@@ -214,8 +214,17 @@ void hide_again(const char *name) {
   errno = error;
 }
 
-// Marks what the disk has in a folder as gone, except for what the copy has there: another folder took its place.
-int hide_entries(const char *name) { return each_entry(name, name, hide); }
+static int hide_below(const char *name) {
+  char path[PATH_MAX];
+  struct stat above, below;
+  const bool folders = path_in_copy(name, path) == 0 && raw_lstat(path, &above) == 0 && S_ISDIR(above.st_mode) &&
+                       raw_lstat(name, &below) == 0 && S_ISDIR(below.st_mode);
+  return folders ? hide_entries(name) : hide(name);
+}
+
+// Marks what the disk has in a folder as gone, except for what the copy has there: another folder took its place, with
+// folders of its own.
+int hide_entries(const char *name) { return each_entry(name, name, hide_below); }
 
 static int remove_entry(const char *path) {
   struct stat found;

@@ -125,7 +125,7 @@ struct dirent *ours_readdir(DIR *handle) {
   errno = kept;
   return entry;
 }
-struct dirent *ours_readdir64(DIR *handle) INSTEAD_OF(readdir64) SAME_AS(readdir);
+ALSO_AS(readdir64, readdir)
 
 int ours_readdir_r(DIR *handle, struct dirent *entry, struct dirent **result) INSTEAD_OF(readdir_r);
 int ours_readdir_r(DIR *handle, struct dirent *entry, struct dirent **result) {
@@ -133,8 +133,7 @@ int ours_readdir_r(DIR *handle, struct dirent *entry, struct dirent **result) {
   *result = found ? memcpy(entry, found, found->d_reclen < sizeof *entry ? found->d_reclen : sizeof *entry) : NULL;
   return 0;
 }
-int ours_readdir64_r(DIR *handle, struct dirent *entry, struct dirent **result) INSTEAD_OF(readdir64_r)
-    SAME_AS(readdir_r);
+ALSO_AS(readdir64_r, readdir_r)
 
 void ours_rewinddir(DIR *handle) INSTEAD_OF(rewinddir);
 void ours_rewinddir(DIR *handle) {
@@ -185,5 +184,4 @@ int ours_scandir(const char *path, struct dirent ***entries, filter *wanted, ord
   *entries = all;
   return count;
 }
-int ours_scandir64(const char *path, struct dirent ***entries, filter *wanted, order *compare) INSTEAD_OF(scandir64)
-    SAME_AS(scandir);
+ALSO_AS(scandir64, scandir)

@@ -24,15 +24,15 @@ int ours_fstatat(int folder, const char *path, struct stat *found, int flags) IN
 int ours_fstatat(int folder, const char *path, struct stat *found, int flags) {
   return look(folder, path, found, flags);
 }
-int ours_fstatat64(int folder, const char *path, struct stat *found, int flags) INSTEAD_OF(fstatat64) SAME_AS(fstatat);
+ALSO_AS(fstatat64, fstatat)
 
 int ours_stat(const char *path, struct stat *found) INSTEAD_OF(stat);
 int ours_stat(const char *path, struct stat *found) { return look(AT_FDCWD, path, found, 0); }
-int ours_stat64(const char *path, struct stat *found) INSTEAD_OF(stat64) SAME_AS(stat);
+ALSO_AS(stat64, stat)
 
 int ours_lstat(const char *path, struct stat *found) INSTEAD_OF(lstat);
 int ours_lstat(const char *path, struct stat *found) { return look(AT_FDCWD, path, found, AT_SYMLINK_NOFOLLOW); }
-int ours_lstat64(const char *path, struct stat *found) INSTEAD_OF(lstat64) SAME_AS(lstat);
+ALSO_AS(lstat64, lstat)
 
 // The same three as libc before 2.33 named them. The version says which `struct stat`; on 64-bit machines there is one.
 int ours_xstat(int version, const char *path, struct stat *found) INSTEAD_OF(__xstat);
@@ -40,22 +40,21 @@ int ours_xstat(int version, const char *path, struct stat *found) {
   (void)version;
   return look(AT_FDCWD, path, found, 0);
 }
-int ours_xstat64(int version, const char *path, struct stat *found) INSTEAD_OF(__xstat64) SAME_AS(__xstat);
+ALSO_AS(__xstat64, __xstat)
 
 int ours_lxstat(int version, const char *path, struct stat *found) INSTEAD_OF(__lxstat);
 int ours_lxstat(int version, const char *path, struct stat *found) {
   (void)version;
   return look(AT_FDCWD, path, found, AT_SYMLINK_NOFOLLOW);
 }
-int ours_lxstat64(int version, const char *path, struct stat *found) INSTEAD_OF(__lxstat64) SAME_AS(__lxstat);
+ALSO_AS(__lxstat64, __lxstat)
 
 int ours_fxstatat(int version, int folder, const char *path, struct stat *found, int flags) INSTEAD_OF(__fxstatat);
 int ours_fxstatat(int version, int folder, const char *path, struct stat *found, int flags) {
   (void)version;
   return look(folder, path, found, flags);
 }
-int ours_fxstatat64(int version, int folder, const char *path, struct stat *found, int flags) INSTEAD_OF(__fxstatat64)
-    SAME_AS(__fxstatat);
+ALSO_AS(__fxstatat64, __fxstatat)
 
 int ours_statx(int folder, const char *path, int flags, unsigned mask, struct statx *found) INSTEAD_OF(statx);
 int ours_statx(int folder, const char *path, int flags, unsigned mask, struct statx *found) {
@@ -85,7 +84,7 @@ int ours_faccessat(int folder, const char *path, int mode, int flags) { return m
 
 int ours_euidaccess(const char *path, int mode) INSTEAD_OF(euidaccess);
 int ours_euidaccess(const char *path, int mode) { return may_access(AT_FDCWD, path, mode, AT_EACCESS); }
-int ours_eaccess(const char *path, int mode) INSTEAD_OF(eaccess) SAME_AS(euidaccess);
+ALSO_AS(eaccess, euidaccess)
 
 static ssize_t read_link(int folder, const char *path, char *target, size_t size) {
   char real[PATH_MAX];
@@ -149,7 +148,7 @@ int ours_statfs(const char *path, struct statfs *found) {
   path = to_read(&folder, path, true, real);
   return path ? (int)syscall(SYS_statfs, path, found) : -1;
 }
-int ours_statfs64(const char *path, struct statfs *found) INSTEAD_OF(statfs64) SAME_AS(statfs);
+ALSO_AS(statfs64, statfs)
 
 int ours_statvfs(const char *path, struct statvfs *found) INSTEAD_OF(statvfs);
 int ours_statvfs(const char *path, struct statvfs *found) {
@@ -158,7 +157,7 @@ int ours_statvfs(const char *path, struct statvfs *found) {
   path = to_read(&folder, path, true, real);
   return path ? BEHIND(statvfs, statvfs)(path, found) : -1;
 }
-int ours_statvfs64(const char *path, struct statvfs *found) INSTEAD_OF(statvfs64) SAME_AS(statvfs);
+ALSO_AS(statvfs64, statvfs)
 
 #define ASKS_ATTRIBUTE(name, follow)                                                                \
   ssize_t ours_##name(const char *path, const char *attribute, void *value, size_t size) INSTEAD_OF(name); \

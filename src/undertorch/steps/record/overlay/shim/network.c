@@ -61,35 +61,42 @@ static void tell_address(const struct sockaddr *address) {
 
 // --- sockets in the file system -----------------------------------------------------------------------------------------
 
-// An address whose path is the real one. A path that is too long for an address is reached through its folder, which is
-// left open as `folder`.
+// An address whose path is the real one.
 struct local {
   struct sockaddr_un address;
-  socklen_t length;
-  int folder;
+  socklen_t length;  // 0: the address as it was given
 };
 
+// The copy's paths are longer than the script's, and an address holds 107 bytes: a link of the run's folder stands for a
+// folder of the copy.
+static const char *const links = "links";
+
+static int shorter(const char *real, char path[PATH_MAX]) {
+  char folder[PATH_MAX], target[PATH_MAX];
+  strcpy(folder, real);
+  char *const slash = strrchr(folder, '/');
+  *slash = '\0';
+  for (unsigned number = hash(folder, strlen(folder));; number++) {
+    const int length = snprintf(path, PATH_MAX, "%s/%s/%x", base, links, number);
+    if (length >= PATH_MAX || (raw_symlink(folder, path) < 0 && errno != EEXIST)) return -1;
+    const ssize_t leads = raw_readlink(path, target, sizeof target);
+    if (leads < 0) return -1;
+    if ((size_t)leads != strlen(folder) || strncmp(target, folder, (size_t)leads) != 0) continue;  // another folder's
+    return snprintf(path + length, PATH_MAX - (size_t)length, "/%s", slash + 1);
+  }
+}
+
 static int set_path(struct local *local, const char *real) {
-  local->folder = -1;
+  char path[PATH_MAX];
+  if (strlen(real) >= sizeof local->address.sun_path) {
+    if (shorter(real, path) < 0) return -1;
+    real = path;
+  }
+  if (strlen(real) >= sizeof local->address.sun_path) return failed(ENAMETOOLONG);
   memset(&local->address, 0, sizeof local->address);
   local->address.sun_family = AF_UNIX;
-  if (strlen(real) >= sizeof local->address.sun_path) {
-    char parent[PATH_MAX], short_path[PATH_MAX + 64];
-    strcpy(parent, real);
-    char *const slash = strrchr(parent, '/');
-    *slash = '\0';
-    local->folder = raw_open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-    if (local->folder < 0) return -1;
-    snprintf(short_path, sizeof short_path, "/proc/self/fd/%d/%s", local->folder, slash + 1);
-    if (strlen(short_path) >= sizeof local->address.sun_path) {
-      raw_close(local->folder);
-      return failed(ENAMETOOLONG);
-    }
-    strcpy(local->address.sun_path, short_path);
-  } else {
-    strcpy(local->address.sun_path, real);
-  }
-  local->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(local->address.sun_path) + 1);
+  strcpy(local->address.sun_path, real);
+  local->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(real) + 1);
   return 0;
 }
 
@@ -112,7 +119,6 @@ static uint16_t abstract_hash(const struct sockaddr *address, socklen_t length) 
 static bool is_own(const struct sockaddr *address, socklen_t length, struct local *local) {
   char text[sizeof local->address.sun_path + 1], name[PATH_MAX], real[PATH_MAX];
   struct stat found;
-  local->folder = -1;
   local->length = 0;
   if (length <= offsetof(struct sockaddr_un, sun_path)) return true;
   if (!has_path(address, length)) return has_bit(shared->sockets, abstract_hash(address, length));
@@ -126,7 +132,6 @@ static bool is_own(const struct sockaddr *address, socklen_t length, struct loca
 // Whether something may be sent to an address; tells the recorder where not. Of a socket with a path, `local` is the
 // address to send to.
 static bool may_reach(const struct sockaddr *address, socklen_t length, struct local *local) {
-  local->folder = -1;
   local->length = 0;
   switch (address->sa_family) {
     case AF_UNSPEC:   // ends a connection
@@ -155,9 +160,7 @@ int ours_connect(int socket, const struct sockaddr *address, socklen_t length) {
   if (!watching() || !address) return (int)syscall(SYS_connect, socket, address, length);
   if (!may_reach(address, length, &local)) return unreachable(address);
   if (!local.length) return (int)syscall(SYS_connect, socket, address, length);
-  const int done = (int)syscall(SYS_connect, socket, &local.address, local.length);
-  if (local.folder >= 0) raw_close(local.folder);
-  return done;
+  return (int)syscall(SYS_connect, socket, &local.address, local.length);
 }
 
 ssize_t ours_sendto(int socket, const void *data, size_t size, int flags, const struct sockaddr *address,
@@ -168,9 +171,7 @@ ssize_t ours_sendto(int socket, const void *data, size_t size, int flags, const 
   if (!watching() || !address) return syscall(SYS_sendto, socket, data, size, flags, address, length);
   if (!may_reach(address, length, &local)) return unreachable(address);
   if (!local.length) return syscall(SYS_sendto, socket, data, size, flags, address, length);
-  const ssize_t sent = syscall(SYS_sendto, socket, data, size, flags, &local.address, local.length);
-  if (local.folder >= 0) raw_close(local.folder);
-  return sent;
+  return syscall(SYS_sendto, socket, data, size, flags, &local.address, local.length);
 }
 
 ssize_t ours_sendmsg(int socket, const struct msghdr *message, int flags) INSTEAD_OF(sendmsg);
@@ -182,9 +183,7 @@ ssize_t ours_sendmsg(int socket, const struct msghdr *message, int flags) {
   struct msghdr own = *message;
   own.msg_name = &local.address;
   own.msg_namelen = local.length;
-  const ssize_t sent = syscall(SYS_sendmsg, socket, &own, flags);
-  if (local.folder >= 0) raw_close(local.folder);
-  return sent;
+  return syscall(SYS_sendmsg, socket, &own, flags);
 }
 
 int ours_sendmmsg(int socket, struct mmsghdr *messages, unsigned count, int flags) INSTEAD_OF(sendmmsg);
@@ -194,7 +193,6 @@ int ours_sendmmsg(int socket, struct mmsghdr *messages, unsigned count, int flag
     const struct msghdr *const message = &messages[i].msg_hdr;
     if (!message->msg_name) continue;
     if (!may_reach(message->msg_name, message->msg_namelen, &local)) return unreachable(message->msg_name);
-    if (local.folder >= 0) raw_close(local.folder);
   }
   return (int)syscall(SYS_sendmmsg, socket, messages, count, flags);
 }
@@ -216,9 +214,7 @@ static int bind_path(int socket, const struct sockaddr *address, socklen_t lengt
   copy_changed();
   unlock_copy();
   if (done < 0 || set_path(&local, real) < 0) return -1;
-  done = (int)syscall(SYS_bind, socket, &local.address, local.length);
-  if (local.folder >= 0) raw_close(local.folder);
-  return done;
+  return (int)syscall(SYS_bind, socket, &local.address, local.length);
 }
 
 // The port that a socket has, so that the run's processes may reach it.
@@ -250,15 +246,17 @@ int ours_listen(int socket, int waiting) {
   return done;
 }
 
-// The address of an own socket, by the name that the script gave it.
+// The address of an own socket, by the name that it has in the view.
 static int named(long call, int socket, struct sockaddr *address, socklen_t *length) {
   const int done = (int)syscall(call, socket, address, length);
-  if (done < 0 || !watching() || !length || !has_path(address, *length)) return done;
+  if (done < 0 || !watching() || !length || address->sa_family != AF_UNIX || !has_path(address, *length)) return done;
+  char text[sizeof(struct sockaddr_un) + 1], name[PATH_MAX];
   char *const path = ((struct sockaddr_un *)address)->sun_path;
-  if (strncmp(path, copy, copy_length) == 0) {
-    memmove(path, path + copy_length, strlen(path + copy_length) + 1);
-    *length -= (socklen_t)copy_length;
-  }
+  text_of((struct sockaddr_un *)address, *length, text);
+  if (strncmp(text, base, base_length) != 0 || name_in_view(AT_FDCWD, text, false, name) != IN_VIEW) return done;
+  if (strlen(name) >= sizeof((struct sockaddr_un *)address)->sun_path) return done;  // the link to it leads there too
+  strcpy(path, name);
+  *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name) + 1);
   return done;
 }
 

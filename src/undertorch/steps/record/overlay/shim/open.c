@@ -171,29 +171,29 @@ int ours_open(const char *path, int flags, ...) {
   MODE(flags)
   return open_in_view(AT_FDCWD, path, flags, mode);
 }
-int ours_open64(const char *path, int flags, ...) INSTEAD_OF(open64) SAME_AS(open);
+ALSO_AS(open64, open)
 
 int ours_openat(int folder, const char *path, int flags, ...) INSTEAD_OF(openat);
 int ours_openat(int folder, const char *path, int flags, ...) {
   MODE(flags)
   return open_in_view(folder, path, flags, mode);
 }
-int ours_openat64(int folder, const char *path, int flags, ...) INSTEAD_OF(openat64) SAME_AS(openat);
+ALSO_AS(openat64, openat)
 
 // What a compiler makes of open() where sources are fortified.
 int ours_open_2(const char *path, int flags) INSTEAD_OF(__open_2);
 int ours_open_2(const char *path, int flags) { return open_in_view(AT_FDCWD, path, flags, 0); }
-int ours_open64_2(const char *path, int flags) INSTEAD_OF(__open64_2) SAME_AS(__open_2);
+ALSO_AS(__open64_2, __open_2)
 
 int ours_openat_2(int folder, const char *path, int flags) INSTEAD_OF(__openat_2);
 int ours_openat_2(int folder, const char *path, int flags) { return open_in_view(folder, path, flags, 0); }
-int ours_openat64_2(int folder, const char *path, int flags) INSTEAD_OF(__openat64_2) SAME_AS(__openat_2);
+ALSO_AS(__openat64_2, __openat_2)
 
 int ours_creat(const char *path, mode_t mode) INSTEAD_OF(creat);
 int ours_creat(const char *path, mode_t mode) {
   return open_in_view(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
 }
-int ours_creat64(const char *path, mode_t mode) INSTEAD_OF(creat64) SAME_AS(creat);
+ALSO_AS(creat64, creat)
 
 static int flags_of(const char *mode) {
   const bool both = strchr(mode, '+') != NULL;
@@ -220,7 +220,7 @@ FILE *ours_fopen(const char *path, const char *mode) {
   if (!file) raw_close(descriptor);
   return file;
 }
-FILE *ours_fopen64(const char *path, const char *mode) INSTEAD_OF(fopen64) SAME_AS(fopen);
+ALSO_AS(fopen64, fopen)
 
 FILE *ours_freopen(const char *path, const char *mode, FILE *file) INSTEAD_OF(freopen);
 FILE *ours_freopen(const char *path, const char *mode, FILE *file) {
@@ -228,7 +228,7 @@ FILE *ours_freopen(const char *path, const char *mode, FILE *file) {
   if (path && prepare(&opening) < 0) return NULL;
   return BEHIND(freopen, freopen)(opening.path, mode, file);
 }
-FILE *ours_freopen64(const char *path, const char *mode, FILE *file) INSTEAD_OF(freopen64) SAME_AS(freopen);
+ALSO_AS(freopen64, freopen)
 
 FILE *ours_tmpfile(void) INSTEAD_OF(tmpfile);
 FILE *ours_tmpfile(void) {
@@ -237,7 +237,7 @@ FILE *ours_tmpfile(void) {
   if (descriptor < 0) descriptor = (int)syscall(SYS_memfd_create, "tmpfile", 0);
   return descriptor < 0 ? NULL : fdopen(descriptor, "w+");
 }
-FILE *ours_tmpfile64(void) INSTEAD_OF(tmpfile64) SAME_AS(tmpfile);
+ALSO_AS(tmpfile64, tmpfile)
 
 // Fills in the six X before the suffix until `make` finds the name unused.
 static int with_name(char *template, int suffix, int flags, int (*make)(const char *path, int flags)) {
@@ -267,19 +267,19 @@ static int make_private_folder(const char *path, int flags) {
 
 int ours_mkostemps(char *template, int suffix, int flags) INSTEAD_OF(mkostemps);
 int ours_mkostemps(char *template, int suffix, int flags) { return with_name(template, suffix, flags, make_file); }
-int ours_mkostemps64(char *template, int suffix, int flags) INSTEAD_OF(mkostemps64) SAME_AS(mkostemps);
+ALSO_AS(mkostemps64, mkostemps)
 
 int ours_mkstemps(char *template, int suffix) INSTEAD_OF(mkstemps);
 int ours_mkstemps(char *template, int suffix) { return with_name(template, suffix, 0, make_file); }
-int ours_mkstemps64(char *template, int suffix) INSTEAD_OF(mkstemps64) SAME_AS(mkstemps);
+ALSO_AS(mkstemps64, mkstemps)
 
 int ours_mkostemp(char *template, int flags) INSTEAD_OF(mkostemp);
 int ours_mkostemp(char *template, int flags) { return with_name(template, 0, flags, make_file); }
-int ours_mkostemp64(char *template, int flags) INSTEAD_OF(mkostemp64) SAME_AS(mkostemp);
+ALSO_AS(mkostemp64, mkostemp)
 
 int ours_mkstemp(char *template) INSTEAD_OF(mkstemp);
 int ours_mkstemp(char *template) { return with_name(template, 0, 0, make_file); }
-int ours_mkstemp64(char *template) INSTEAD_OF(mkstemp64) SAME_AS(mkstemp);
+ALSO_AS(mkstemp64, mkstemp)
 
 char *ours_mkdtemp(char *template) INSTEAD_OF(mkdtemp);
 char *ours_mkdtemp(char *template) { return with_name(template, 0, 0, make_private_folder) < 0 ? NULL : template; }
@@ -293,5 +293,4 @@ void *ours_mmap(void *address, size_t length, int protection, int flags, int fil
   }
   return mapped;
 }
-void *ours_mmap64(void *address, size_t length, int protection, int flags, int file, off_t offset) INSTEAD_OF(mmap64)
-    SAME_AS(mmap);
+ALSO_AS(mmap64, mmap)

@@ -7,6 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_faccessat2
+#define SYS_faccessat2 439  // on every machine, since Linux 5.8; older headers do not name it
+#endif
+
 static inline int raw_openat(int folder, const char *path, int flags, mode_t mode) {
   return (int)syscall(SYS_openat, folder, path, flags, mode);
 }

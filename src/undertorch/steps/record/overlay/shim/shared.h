@@ -23,8 +23,9 @@
 // A function of this library that takes the place of libc's. It is defined under a name of its own, so that the
 // declarations of libc's headers, which differ between versions, stay out of its way.
 #define INSTEAD_OF(name) __asm__(#name) __attribute__((visibility("default"), used))
-// The same function under a second name: on 64-bit Linux the forms for large files do not differ.
-#define SAME_AS(name) __attribute__((visibility("default"), alias(#name)))
+// The same function under a second name: on 64-bit Linux the forms for large files do not differ. (Told to the assembler,
+// since compilers differ in how they take an alias of a name given as above.)
+#define ALSO_AS(second, first) __asm__(".globl " #second "\n.type " #second ", %function\n.set " #second ", " #first);
 
 // libc's own function behind one of ours.
 void *behind(_Atomic(void *) *kept, const char *name);

@@ -9,16 +9,34 @@
 
 #include "raw.h"
 
-// A process of the run was started with the run's folder in its environment.
-static bool of_the_run(pid_t process) {
-  char path[64], text[4096];
-  snprintf(path, sizeof path, "/proc/%d/environ", process);
+static ssize_t read_whole(pid_t process, const char *what, char *text, size_t size) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", process, what);
   const int file = raw_open(path, O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return false;
-  const ssize_t size = syscall(SYS_read, file, text, sizeof text - 1);
+  if (file < 0) return -1;
+  const ssize_t got = syscall(SYS_read, file, text, size - 1);
   raw_close(file);
+  if (got >= 0) text[got] = '\0';
+  return got;
+}
+
+static pid_t parent_of(pid_t process) {
+  char text[512];
+  pid_t parent = 0;
+  if (read_whole(process, "stat", text, sizeof text) < 0) return 0;
+  const char *const end = strrchr(text, ')');  // of the program's name
+  return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+// A process of the run has the recorder above it, or, where it was left behind, the run's folder in its environment. (That
+// is empty for a moment while a program begins.)
+static bool of_the_run(pid_t process) {
+  char text[4096];
+  for (pid_t above = process; above > 1; above = parent_of(above)) {
+    if (above == shared->recorder) return true;
+  }
+  const ssize_t size = read_whole(process, "environ", text, sizeof text);
   for (ssize_t at = 0; at < size; at += (ssize_t)strlen(text + at) + 1) {
-    text[size] = '\0';
     if (strcmp(text + at, own_settings[0]) == 0) return true;
   }
   return false;

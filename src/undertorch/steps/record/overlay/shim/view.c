@@ -250,7 +250,13 @@ static int name_of(int folder, const char *path, char name[PATH_MAX], struct nam
   return strcmp(name, "/proc") == 0 ? OUTSIDE : inside;
 }
 
-static int settled(const char *name) { return starts_with(name, base, base_length) ? OUTSIDE : IN_VIEW; }
+static int settled(char *name, struct named *named) {
+  if (starts_with(name, copy, copy_length)) {  // by a link into it (network.c)
+    leave_copy(name);
+    named->untouched = false;
+  }
+  return starts_with(name, base, base_length) ? OUTSIDE : IN_VIEW;
+}
 
 int name_in_view(int folder, const char *path, bool follow, char name[PATH_MAX]) {
   char target[PATH_MAX];
@@ -261,7 +267,7 @@ int name_in_view(int folder, const char *path, bool follow, char name[PATH_MAX])
     strcpy(target, name);
     found = walk(target, true, false, name, &named.untouched);
   }
-  return found == IN_VIEW ? settled(name) : found;
+  return found == IN_VIEW ? settled(name, &named) : found;
 }
 
 bool in_copy(const char *name, char path[PATH_MAX]) {
@@ -296,7 +302,7 @@ const char *to_read(int *folder, const char *path, bool follow, char real[PATH_M
   struct stat entry;
   struct named named;
   int found = name_of(*folder, path, name, &named);
-  if (found == IN_VIEW) found = settled(name);
+  if (found == IN_VIEW) found = settled(name, &named);
   if (found < 0) return NULL;
   if (found == OUTSIDE) return path;
   if (named.untouched && !named.whole) {
