@@ -1,5 +1,6 @@
 """Busy time is the union of the launches' times, each device for itself; phases and lines share all of it out."""
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from steps_by_hand import OPS, STEP, kernel, launch, with_launches
 from undertorch.records import Phase
-from undertorch.records.totals import busy_us, lines, phases_us, shares_us, source_line
+from undertorch.records.totals import busy_us, lines, phases_us, shares_us, source_line, source_rows
 
 
 def run(start, time, stream=7, device=0, phase=Phase.FORWARD, ops=(0,)):
@@ -86,6 +87,23 @@ def test_a_line_of_which_nothing_is_known_has_none_and_not_zero():
 def test_source_lines_count_from_one(line, text):
     assert source_line({"a.py": "def f():\n    return 1\n"}, "a.py", line) == text
     assert source_line({"a.py": "def f():\n    return 1\n"}, "b.py", line) is None
+
+
+def test_a_form_feed_ends_no_line():
+    """Python's own count: the tokenizer ends lines at \\n, \\r\\n and \\r alone."""
+    text = "a = 1\n\x0c\nb = '\u2028'\r\nc = 3\rd = 4\n"
+    counted = {node.targets[0].id: node.lineno for node in ast.parse(text).body}
+    assert {name: source_line({"a.py": text}, "a.py", line)[0] for name, line in counted.items()} == dict(
+        zip("abcd", "abcd", strict=True)
+    )
+
+
+def test_rows_end_where_python_ends_a_line():
+    """A form feed, a vertical tab and U+2028 end a line for str.splitlines, and for Python's own parser none."""
+    assert source_rows("a\fb\r\nc\rd\ve\u2028f\n\ng") == ["a\fb", "c", "d\ve\u2028f", "", "g"]
+    assert source_rows("") == []
+    assert source_rows("\n") == [""]
+    assert source_rows("a\n") == ["a"]
 
 
 launches_on_ticks = st.lists(

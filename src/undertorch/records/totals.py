@@ -1,5 +1,6 @@
 """Sums over a Step's launches. Where launches overlap (streams), the time counts once, at the first to begin."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from undertorch.records.kinds import Phase
 from undertorch.records.launches import Launch
 from undertorch.records.steps import Step
+
+LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
 
 def shares_us(launches: Sequence[Launch]) -> list[float]:
@@ -81,8 +84,16 @@ def _line(step: Step, place: tuple[str, int] | None, group: list[tuple[Launch, f
 
 def source_line(sources: dict[str, str], file: str, line: int) -> str | None:
     """The stripped text of a line (counted from 1); None where the file or the line is not there."""
-    text = sources.get(file, "").splitlines()
+    text = source_rows(sources.get(file, ""))
     return text[line - 1].strip() if 1 <= line <= len(text) else None
+
+
+def source_rows(text: str) -> list[str]:
+    """A source file's lines, counted as Python counts them, without what ends them. A form feed or U+2028, at which
+    str.splitlines() would end a line, stands within one.
+    """
+    rows = LINE_ENDS.split(text)
+    return rows[:-1] if rows[-1] == "" else rows
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:

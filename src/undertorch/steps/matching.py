@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from difflib import SequenceMatcher
 
 from undertorch.records.comparisons import Match, SourceLine
+from undertorch.records.totals import source_rows
 
 Pair = tuple[Match, SourceLine | None, SourceLine | None]
 """How a line was found again, as it was before and as it is after; None: there is none."""
@@ -63,13 +64,13 @@ def _files(before: Iterable[SourceLine], after: Iterable[SourceLine], old: Sourc
 
 def _rows(text: str) -> list[str]:
     """The lines that say something, stripped: indentation changes when a line moves into a `with`."""
-    return [row.strip() for row in text.splitlines() if row.strip()]
+    return [row.strip() for row in source_rows(text) if row.strip()]
 
 
 def _aligned(old: str, new: str) -> dict[int, int]:
     """Numbers of the lines before, each with that of the identical line it is aligned with after."""
-    was = [(number, row.strip()) for number, row in enumerate(old.splitlines(), 1) if row.strip()]
-    now = [(number, row.strip()) for number, row in enumerate(new.splitlines(), 1) if row.strip()]
+    was = [(number, row.strip()) for number, row in enumerate(source_rows(old), 1) if row.strip()]
+    now = [(number, row.strip()) for number, row in enumerate(source_rows(new), 1) if row.strip()]
     blocks = SequenceMatcher(None, [row for _, row in was], [row for _, row in now], autojunk=False)
     return {
         was[block.a + i][0]: now[block.b + i][0] for block in blocks.get_matching_blocks() for i in range(block.size)

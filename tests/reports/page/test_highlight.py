@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from undertorch.records.totals import source_rows
 from undertorch.reports.page.highlight import highlighted
-from undertorch.reports.page.text import shown, source_rows
+from undertorch.reports.page.text import shown
 
 PARTS = [*"ab1 \n\t\"'#(){}[]\\=:.,@<&f\r\f", "def ", "class ", '"""', "é", "\u202e"]
 PYTHONISH = st.lists(st.sampled_from(PARTS)).map("".join)

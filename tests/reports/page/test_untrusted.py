@@ -9,7 +9,7 @@ from steps_by_hand import STEP
 from undertorch import gpus
 from undertorch.records import Advice, Assumption, Where
 from undertorch.reports.page import write_page
-from undertorch.reports.page.text import in_script, short, shown, source_rows
+from undertorch.reports.page.text import in_script, short, shown
 from undertorch.reports.page.write import page
 
 SHEETS = {"H200": gpus.find("H200")}
@@ -110,14 +110,6 @@ def test_short_keeps_both_ends(longest):
     assert len(cut) == longest
     assert cut[0] == "a"
     assert cut[-1] == "j"
-
-
-def test_rows_end_where_python_ends_a_line():
-    """A form feed, a vertical tab and U+2028 end a line for str.splitlines, and for Python's own parser none."""
-    assert source_rows("a\fb\r\nc\rd\ve\u2028f\n\ng") == ["a\fb", "c", "d\ve\u2028f", "", "g"]
-    assert source_rows("") == []
-    assert source_rows("\n") == [""]
-    assert source_rows("a\n") == ["a"]
 
 
 def test_json_in_a_script_cannot_end_it():

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from undertorch.records import Bound, Gpu, IdleCause, Launch, Phase
+from undertorch.records.totals import source_rows
 from undertorch.reports.page.marks import place_text
 from undertorch.reports.page.rates import rates
 from undertorch.reports.page.step import StepView
-from undertorch.reports.page.text import shown, source_rows
+from undertorch.reports.page.text import shown
 from undertorch.reports.terminal.numbers import geometry, percent
 from undertorch.reports.when import segments
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from undertorch.reports.page.text import shown, source_rows
+from undertorch.records.totals import source_rows
+from undertorch.reports.page.text import shown
 
 KINDS = {tokenize.COMMENT: "c", tokenize.STRING: "s", tokenize.NUMBER: "n"}
 KINDS |= {

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from undertorch.records import Gpu, Step
+from undertorch.records.totals import source_rows
 from undertorch.reports.page.highlight import highlighted
 from undertorch.reports.page.launched import Origins, PhasePart, by_phases, origins
 from undertorch.reports.page.marks import Mark, Place, marks
 from undertorch.reports.page.span import Span, Strip, strip
-from undertorch.reports.page.text import source_rows
 from undertorch.reports.terminal.bounds import bound
 from undertorch.reports.terminal.lines import Seen, seen_lines
 from undertorch.reports.terminal.numbers import ratio

@@ -1,7 +1,5 @@
 """Text of other people on its way into a page: made visible where it is not, and quoted for a script."""
 
-import re
-
 import msgspec
 from markupsafe import Markup
 
@@ -12,9 +10,6 @@ _TURNING = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(
 2021, Trojan Source)."""
 _VISIBLE = {**_UNSEEN, **_TURNING, 0x7F: "\u2421"}
 
-LINE_ENDS = re.compile(r"\r\n|\r|\n")
-"""What ends a line for Python; a form feed does not."""
-
 LONGEST = 160
 """Characters of a name that are shown where there is little room."""
 
@@ -22,12 +17,6 @@ LONGEST = 160
 def shown(text: str) -> str:
     """The text with what cannot be seen or encoded replaced by something that can."""
     return text.translate(_VISIBLE).encode("utf-8", "replace").decode("utf-8")
-
-
-def source_rows(text: str) -> list[str]:
-    """A source file's lines, counted as Python counts them, without what ends them."""
-    rows = LINE_ENDS.split(text)
-    return rows[:-1] if rows[-1] == "" else rows
 
 
 def short(name: str, longest: int = LONGEST) -> str:
