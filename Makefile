@@ -7,18 +7,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help install demo test test-wild test-slow browser test-browser lint bench golden outputs schema
+.PHONY: help install demo test test-wild test-slow browser test-browser fuzz lint bench ptx-forms golden outputs schema
 
 help:
 	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
 	@echo "make test       ruff, mypy, pytest"
 	@echo "make test-wild  scripts on Hugging Face, accelerate, Lightning and timm; installs these"
 	@echo "make test-slow  the tests that take minutes"
-	@echo "make test-browser  the page in a browser; make browser installs one (Debian, as root)"
+	@echo "make test-browser  the page and the Perfetto file in a browser; make browser installs one (Debian, as root)"
+	@echo "make fuzz       mutated and random kernels on the machine, MINUTES=10"
 	@echo "make lint       ruff and mypy alone"
 	@echo "make bench      start-up, what seeing costs, predicted beside recorded, and the tables in docs/accuracy.md"
+	@echo "make ptx-forms  which PTX forms the CUDA in FOLDER=… needs, and which of them the machine has"
 	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
-	@echo "make outputs    put what see really prints into README.md and docs/see.md"
+	@echo "make outputs    put what see really prints into README.md, docs/see.md and examples/see.ipynb"
 	@echo "make schema     write docs/schemas/see-1.schema.json"
 
 install: $(INSTALLED)
@@ -54,7 +56,12 @@ browser:
 	apt-get install --yes --no-install-recommends chromium chromium-driver
 
 test-browser: install
-	$(BIN)/pytest -m browser
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-browser.txt
+	$(BIN)/pytest -m browser tests/browser
+
+MINUTES ?= 10
+fuzz: install
+	$(BIN)/python tests/simt/fuzz.py $(MINUTES) $(FIRST)
 
 bench: install
 	$(BIN)/python benchmarks/startup.py
@@ -69,6 +76,10 @@ golden: install
 	$(BIN)/python benchmarks/golden_gemms.py tests/golden/h200_gemms.json.gz
 	$(BIN)/python benchmarks/golden_steps.py tests/golden/h200_steps.json.gz
 	$(BIN)/python benchmarks/golden_scripts.py tests/golden/h200_scripts.json
+	$(BIN)/python benchmarks/conformance.py build/conformance && cp build/conformance/h200_ptx.json.gz tests/golden/
+
+ptx-forms: install
+	$(BIN)/python benchmarks/ptx_forms.py $(FOLDER)
 
 outputs: install
 	$(BIN)/python docs/outputs.py

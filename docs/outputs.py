@@ -1,4 +1,4 @@
-"""Puts what `undertorch see` really prints into README.md and docs/see.md: `make outputs`.
+"""Puts what undertorch really prints into README.md, docs/see.md and examples/see.ipynb: `make outputs`.
 
 A block of output begins with its command, `$ undertorch see …`; what follows in it is replaced by an excerpt.
 """
@@ -8,6 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "undertorch see --gpu H200 examples/train_gpt.py"
@@ -49,12 +52,20 @@ def filled(text: str, report: str, wanted: dict[str, int | None]) -> str:
     return text[:begin] + "\n\n".join(excerpt(report, wanted)) + text[end:]
 
 
+def executed(path: Path) -> None:
+    """Runs a notebook and keeps what its cells show."""
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, record_timing=False).execute()
+    nbformat.write(notebook, path)
+
+
 def main() -> None:
-    """Runs the command once and fills both pages."""
+    """Runs the command once and fills both pages; then the notebook."""
     command = [sys.executable, "-m", *COMMAND.split()]
     report = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     for page, wanted in ((ROOT / "README.md", README), (ROOT / "docs" / "see.md", PAGE)):
         page.write_text(filled(page.read_text(encoding="utf-8"), report, wanted), encoding="utf-8")
+    executed(ROOT / "examples" / "see.ipynb")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes the tables of docs/accuracy.md from benchmarks/results/: `make tables`.
+"""Makes the tables of docs/accuracy.md and docs/machine.md from benchmarks/results/: `make tables`.
 
 A table stands between `<!-- table NAME -->` and `<!-- end -->`; NAME is a function here.
 """
@@ -10,7 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "accuracy.md"
 
 
 def result(name: str) -> dict:
@@ -68,18 +67,46 @@ def cost() -> str:
     return table([f"`see` of GPT-2 124M, {content['machine']}", ""], rows)
 
 
-TABLES: tuple[Callable[[], str], ...] = (kinds, scripts, cost)
+LEVELS = ("none", "counters", "events")
+
+
+def machine_speeds() -> str:
+    """Executed thread-instructions of the machine, by kernel and by what is watched."""
+    rows = [row for row in result("machine_speed")["rows"] if row.get("threads") == 1]
+    speeds = {(row["kernel"], row["instrument"]): row["giga_per_processor_second"] for row in rows}
+    kernels = dict.fromkeys(row["kernel"] for row in rows)
+    cells = [[f"`{kernel}`", *(f"{speeds[kernel, level]:.1f}" for level in LEVELS)] for kernel in kernels]
+    return table(["10⁹ thread-instructions a second, one host thread", "nothing", "counters", "events"], cells)
+
+
+def machine_compiles() -> str:
+    """What the machine's compiling takes."""
+    states = ("first on a machine", "first in a process", "next in a process", "kept")
+    rows = [row for row in result("machine_speed")["rows"] if "ptx_statements" in row]
+    cells = [
+        [f"`{row['kernel']}`", row["ptx_statements"], *(f"{1e3 * row[f'{s}, seconds']:.0f} ms" for s in states)]
+        for row in rows
+    ]
+    return table(["kernel", "PTX statements", *states], cells)
+
+
+TABLES: dict[str, tuple[Callable[[], str], ...]] = {
+    "accuracy.md": (kinds, scripts, cost),
+    "machine.md": (machine_speeds, machine_compiles),
+}
 
 
 def main() -> None:
-    """Fills in every table of the page."""
-    text = PAGE.read_text()
-    for made in TABLES:
-        block = rf"(<!-- table {made.__name__} -->\n).*?(\n<!-- end -->)"
-        text, found = re.subn(block, lambda m, made=made: m[1] + made() + m[2], text, flags=re.S)
-        if found != 1:
-            raise SystemExit(f"{PAGE.name} has {found} places for the table {made.__name__}; one is needed.")
-    PAGE.write_text(text)
+    """Fills in every table of the pages."""
+    for name, tables in TABLES.items():
+        page = ROOT / "docs" / name
+        text = page.read_text()
+        for made in tables:
+            block = rf"(<!-- table {made.__name__} -->\n).*?(\n<!-- end -->)"
+            text, found = re.subn(block, lambda m, made=made: m[1] + made() + m[2], text, flags=re.S)
+            if found != 1:
+                raise SystemExit(f"{name} has {found} places for the table {made.__name__}; one is needed.")
+        page.write_text(text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from undertorch.records import Gpu, Step
 from undertorch.reports.page.write import page
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
 SHAPES = {"rect", "path", "circle", "stop"}
 """Of SVG, written as `<rect/>`."""
 

@@ -1,10 +1,17 @@
-"""`undertorch.seeing` and `%%see` in a notebook's shell, which runs in a process of its own."""
+"""`undertorch.seeing` and `%%see` in a notebook's shell, which runs in a process of its own; examples/see.ipynb."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "see.ipynb"
 
 CELLS = '''
 import json
@@ -78,7 +85,7 @@ def shown(tmp_path_factory):
         text=True,
         check=True,
         cwd=folder,
-        env={**__import__("os").environ, "IPYTHONDIR": str(folder)},
+        env={**os.environ, "IPYTHONDIR": str(folder)},
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -112,3 +119,46 @@ def test_what_is_wrong_is_one_sentence(shown):
     assert "NOTHING" in shown["bad gpu"]
     assert "write %%see H200" in shown["bad flag"]
     assert "without a backward" in shown["untrained"]
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """The notebook of examples/ as Jupyter runs it, in a kernel of its own: what each cell showed."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    notebook = nbformat.read(EXAMPLE, as_version=4)
+    environment = {**os.environ, "IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(folder)}
+    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}})
+    client.execute(env=environment)
+    return [cell["outputs"] for cell in notebook.cells if cell["cell_type"] == "code"]
+
+
+def rows(outputs):
+    """The rows of the table that a cell shows, as texts."""
+    (html,) = [output["data"]["text/html"] for output in outputs if "text/html" in output.get("data", {})]
+    return [re.sub(r"<[^>]+>", " ", row) for row in html.split("<tr>")]
+
+
+def test_the_example_notebook_shows_a_step_under_each_cell(executed):
+    """The forward stands in the second cell. The update reads and writes 28 bytes for each of 33,568,768 parameters
+    (7 float32: parameter, gradient and two moments in, parameter and two moments out), which is 940 MB."""
+    _, _, magic, block, _ = executed
+    assert "In[3], step 2, on H200" in rows(magic)[0]
+    assert "In[4], step 2, on A100-80GB" in rows(block)[0]
+    for outputs, update in ((magic, "In[3]:9"), (block, "In[4]:9")):
+        assert any("In[2]:9" in row and "self.down" in row for row in rows(outputs))
+        (step,) = [row for row in rows(outputs) if update in row]
+        assert "940 MB" in step
+
+
+def test_after_its_cells_torch_is_as_it_was(executed):
+    """The last cell asks torch.cuda.is_available()."""
+    import torch
+
+    assert executed[-1][-1]["data"]["text/plain"] == str(torch.cuda.is_available())
+
+
+def test_what_the_repository_shows_of_the_notebook_are_steps_too():
+    """Whoever reads it where nothing runs sees the tables."""
+    cells = [cell for cell in nbformat.read(EXAMPLE, as_version=4).cells if cell["cell_type"] == "code"]
+    assert "on H200" in rows(cells[2]["outputs"])[0]
+    assert "on A100-80GB" in rows(cells[3]["outputs"])[0]

@@ -1,6 +1,6 @@
 """undertorch: what training looks like under PyTorch. See it, check it, fuse it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from undertorch.simt.frontends.kernels import KernelFile, Setting
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "cuda", "machine", "ptx", "see", "seeing"]
+__all__ = ["__version__", "cuda", "machine", "ptx", "see", "seeing", "torch_op"]
 
 
 def see(
@@ -61,7 +61,8 @@ def ptx(text: str) -> "KernelFile":
     """Kernels of a file of PTX, run by a GPU in software: `undertorch.ptx(text)["name"][grid, block](*arguments)`.
 
     Arguments are NumPy arrays, torch tensors on the CPU, numbers, and bytes for structs by value. It is run as an
-    A100-80GB, or as the GPU of the `with undertorch.machine(gpu=…)` around the call.
+    A100-80GB, or as the GPU of the `with undertorch.machine(gpu=…)` around the call. Where tensors lie on a GPU, that
+    GPU runs it, in torch's current stream (`undertorch[cuda]`).
     Raises undertorch.simt's PtxError, Unsupported, BadLaunch, Fault and Deadlock, when it is launched.
     """
     from undertorch.gpus import find
@@ -78,6 +79,17 @@ def cuda(source: str, options: Sequence[str] = ()) -> "KernelFile":
     from undertorch.compilers.nvrtc import compile_cuda
 
     return ptx(compile_cuda(source, options))
+
+
+def torch_op(name: str, mutates: Iterable[str] = ()) -> "Callable[[Callable[..., Any]], Any]":
+    """`@undertorch.torch_op("library::operator")` makes a function that launches kernels an operator of torch.
+
+    Its annotations are the schema, `mutates` names the arguments that it writes to. It works under torch.compile and
+    fake tensors, and takes torch's register_autograd: a custom CUDA extension that needs no build.
+    """
+    from undertorch.simt.frontends.torch_op import torch_op as registered
+
+    return registered(name, mutates)
 
 
 def machine(

@@ -1,75 +1,28 @@
-"""The page in a browser: Debian's chromium, driven through its chromedriver. `make browser` installs them.
+"""The page in a browser. Each test also finds no error on the console."""
 
-Each test also finds no error on the console and, at the width of a phone, nothing that reaches past the screen.
-"""
-
-import shutil
 from dataclasses import replace
 
 import pytest
 
+from browsing import LAPTOP, NEEDS_BROWSER, PHONE, one, open_everything, opened, webdriver
 from steps_by_hand import NOTHING, STEP
 from undertorch import gpus
 from undertorch.reports.page import write_page
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver here: run `make browser`"),
-]
-
-LAPTOP, PHONE = (1280, 800), (390, 844)
+pytestmark = NEEDS_BROWSER
 LONG = "kernel_of_a_very_long_name<" + "int, " * 300 + ">"
-
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
-def shown(browser, tmp_path):
-    """Shows the page of some steps; afterwards the console must be silent."""
+def shown(silent, tmp_path):
+    """Shows the page of some steps."""
 
     def show(*steps, size=LAPTOP, theme="light"):
         path = tmp_path / "page.html"
         write_page(path, steps, {"H200": gpus.find("H200"), "A100-40GB": gpus.find("A100-40GB")})
-        width, height = size
-        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        wishes = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}  # nothing moves under a click
-        features = [{"name": name, "value": value} for name, value in wishes.items()]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.get(path.as_uri())
-        return browser
+        return opened(silent, path, size, theme)
 
-    yield show
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
-    browser.execute_script("localStorage.clear()")
-
-
-def one(driver, selector):
-    return driver.find_element("css selector", selector)
+    return show
 
 
 def painted(driver):
@@ -145,6 +98,19 @@ def test_the_timeline_draws_and_answers_to_keys(shown):
     assert driver.switch_to.active_element == row.find_element("css selector", ".unfold")
 
 
+def test_a_tiny_launch_is_there_to_be_seen(shown):
+    """One that reaches a thousandth of the GPU's peak still has 5 of the lane's 84 pixels."""
+    (first, *_) = STEP.launches
+    tiny = replace(first, kernel=replace(first.kernel, min_bytes_read=1_000_000, min_bytes_written=0), time_us=1000)
+    driver = shown(replace(STEP, launches=(tiny,), idle=()))
+    height = driver.execute_script(
+        "const c = document.querySelector('canvas');"
+        "const lane = new Uint32Array(c.getContext('2d').getImageData(c.width / 4, 24, 1, 84).data.buffer);"
+        "return lane.filter((pixel) => pixel === lane[83]).length"
+    )
+    assert height == 5
+
+
 def test_a_click_on_a_launch_goes_to_its_line(shown):
     """The update takes 1480 to 1880 of 2000 µs."""
     driver = shown(STEP)
@@ -172,6 +138,13 @@ def test_several_steps_take_turns(shown):
     driver.find_elements("css selector", ".choose")[1].click()
     assert (first.is_displayed(), second.is_displayed()) == (False, True)
     assert one(driver, ".bar nav a").get_attribute("href").endswith("#s1-timeline")
+
+
+def test_the_head_leads_to_the_line_that_takes_most_time(shown):
+    """The head of the model, 900 µs."""
+    driver = shown(STEP)
+    one(driver, ".hottest a").click()
+    assert one(driver, "#s0-f1-l4 .unfold").get_attribute("aria-expanded") == "true"
 
 
 def test_links_lead_to_open_lines(shown):
@@ -202,8 +175,6 @@ LONG_NAMES = replace(
 )
 def test_nothing_reaches_past_the_screen(shown, steps, size):
     driver = shown(*steps, size=size)
-    for selector in (".file .all", ".fill", ".reveal"):
-        for button in driver.find_elements("css selector", selector):
-            driver.execute_script("arguments[0].click()", button)
+    open_everything(driver)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= size[0]
     assert past_the_screen(driver) == []

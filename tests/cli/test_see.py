@@ -243,3 +243,23 @@ def test_progress_is_shown_on_a_terminal_only():
     done = subprocess.run(program("see", "--gpu", "H200", "x.py"), check=True, capture_output=True)
     assert done.stderr == b""
     assert b"\x1b" not in done.stdout
+
+
+def test_an_option_after_the_script_is_pointed_out_where_the_script_refuses_it(seen, capsys):
+    seen.raises = RecordError("train.py ended itself with status 2 before its training step was recorded.")
+    assert run(["see", "--gpu", "H200", "train.py", "--json=x.json"]) == 2
+    said = capsys.readouterr().err
+    assert one_sentence(said.replace("recorded. ", "recorded; "))
+    assert "it got --json=x.json: put undertorch's options before the script." in said
+
+
+def test_a_scripts_own_options_are_not_remarked_on(seen, capsys):
+    seen.raises = RecordError("train.py raised ValueError; its traceback is above.")
+    assert run(["see", "--gpu", "H200", "train.py", "--steps", "3", "--jsonl"]) == 2
+    assert capsys.readouterr().err == "undertorch: train.py raised ValueError; its traceback is above.\n"
+
+
+def test_another_step_than_the_one_asked_for_is_named(seen, capsys):
+    assert run(["see", "--gpu", "H200", "--step", "50", "train.py"]) == 0
+    shown = STEP.environment.step
+    assert f"there is no step 50: the script ended after step {shown}, which is shown." in capsys.readouterr().err

@@ -108,8 +108,41 @@ def test_slices_of_up_to_4096_elements_are_sorted_in_place_longer_ones_by_cub():
     assert "DeviceRadixSort" in last(4097)
 
 
-def test_a_mask_as_index_has_no_cost_since_its_values_decide():
-    call = op("index", tensor(8), overload="Tensor", self=tensor(64), indices=(tensor(64, dtype="bool"),))
+def test_a_mask_as_index_is_turned_into_the_places_where_it_is_set():
+    """`x[mask]`, a mask over rows of which 8 are set: nonzero, and then 8 rows by their numbers (expandTensors)."""
+    mask = tensor(64, dtype="bool")
+    places = kernels(op("nonzero", tensor(8, 1, dtype="int64"), self=mask), H200)
+    source, rows, result = tensor(64, 32), tensor(8, dtype="int64"), tensor(8, 32)
+    taken = kernels(op("index", result, overload="Tensor", self=source, indices=(rows,)), H200)
+    found = kernels(op("index", result, overload="Tensor", self=source, indices=(mask,)), H200)
+    assert found == (*places, *taken)
+    # The mask is read twice, to count and to pick; 8 numbers of 8 bytes; 8 rows of 32 float32.
+    assert sum(kernel.min_bytes_read for kernel in places if kernel.name.startswith("DeviceRe")) == 64
+    assert moved(taken) == 8 * 8 + 2 * 8 * 32 * 4
+
+
+def test_a_mask_over_two_dimensions_has_an_index_for_each():
+    mask = tensor(16, 4, dtype="bool")
+    found = kernels(op("index", tensor(5), overload="Tensor", self=tensor(16, 4), indices=(mask,)), H200)
+    assert [kernel.name for kernel in found][-2:] == ["write_indices", "index_elementwise_kernel<128, 4>"]
+    assert found[-1].min_bytes_read == 2 * 5 * 8 + 5 * 4
+
+
+def test_gradients_go_back_to_where_a_mask_took_from():
+    """As `x[mask]` does in backward: the places, then rows added up by their numbers."""
+    target, mask, values = tensor(64, 32), tensor(64, dtype="bool"), tensor(8, 32)
+    call = op("_index_put_impl_", target, self=target, indices=(mask,), values=values, accumulate=True, unsafe=True)
+    found = kernels(call, H200)
+    assert found[0].name == "DeviceReduceSingleTileKernel"
+    assert found[-1].name.startswith("indexing_backward_kernel")
+    assert found[-1].flops == 8 * 32
+
+
+def test_how_many_places_a_mask_has_must_show_in_a_shape():
+    """Values that are broadcast say nothing of it."""
+    target = tensor(64, 32)
+    mask, values = tensor(64, dtype="bool"), tensor(1, dtype="float32")
+    call = op("index_put_", target, self=target, indices=(mask,), values=values, accumulate=False)
     assert kernels(call, H200) is None
 
 

@@ -26,6 +26,7 @@ FAMILIES = {
     "optimizer",
     "pooling",
     "scan",
+    "selection",
     "softmax",
     "sort",
 }

@@ -96,3 +96,13 @@ def test_empty_rows_launch_nothing_and_one_row_one_block():
     assert softmax(0, 50257) == ()
     assert softmax(1, 50257)[0].grid == (1, 1, 1)
     assert softmax(4, 0) == ()
+
+
+def test_a_safe_softmax_tells_rows_without_a_score_apart():
+    """Besides the softmax: two fills of a number, a comparison, a reduction of its truth, a choice."""
+    scores = tensor(6, 32, 100)
+    plain = softmax(6, 32, 100)
+    safe = kernels(op("_safe_softmax", tensor(6, 32, 100), self=scores, dim=2, dtype=None), H200)
+    assert safe[0] == plain[0]
+    assert len(safe) == len(plain) + 5
+    assert safe[-1].min_bytes_written == scores.bytes

@@ -158,3 +158,10 @@ def test_merging_leaves_nothing_to_merge(tensors: list[TensorRef]):
     for d in range(1, len(iterator.shape)):
         assert 1 not in (iterator.shape[d - 1], iterator.shape[d])
         assert any(o.strides[d - 1] * iterator.shape[d - 1] != o.strides[d] for o in iterator.operands)
+
+
+def test_what_is_broadcast_along_every_dimension_is_split_where_it_is_long():
+    """A gradient of ones over 10,000,000,000 rows has no stride at all: rows are halved until 32 bits count them."""
+    parts = in_32_bits(reduction_iterator([tensor(1, 1)], tensor(10**10, 1, strides=(0, 0)), (0,), True))
+    assert sum(max(part.shape) for part in parts) == 10**10
+    assert all(part.fits_32_bits for part in parts)

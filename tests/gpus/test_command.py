@@ -47,6 +47,13 @@ def test_one_gpu_shows_every_figure_with_the_number_of_its_source(capsys):
     assert set(numbers) == set(range(1, max(numbers) + 1))
 
 
+def test_a_sheet_with_one_name_says_it_once(tmp_path, capsys):
+    path = tmp_path / "my_gpu.toml"
+    path.write_text('like = "H200"\nname = "mine"\n')
+    assert run(["gpus", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("mine · NVIDIA Hopper (GH100) · compute capability 9.0 · unverified")
+
+
 def test_the_bars_are_as_long_as_the_bandwidths(capsys):
     """Shared memory fills the width; global memory is 4.8 of 33.45, a seventh of it."""
     run(["gpus", "H200"])

@@ -1,7 +1,7 @@
 """The trace: what Chrome's trace-event format asks for, so that ui.perfetto.dev draws it without losing a slice.
 
-Perfetto's own trace processor is a binary that is downloaded when it is first used, so it is no part of these tests.
-Its rules for JSON are held here: slices of a track nest, times are not negative, every track has a name.
+The rules of Perfetto for JSON are held here: slices of a track nest, times are not negative, every track has a name.
+What Perfetto itself makes of the file stands in tests/browser/test_perfetto.py.
 """
 
 import json

@@ -14,11 +14,14 @@ def compile_cuda(
 ) -> str:
     """PTX of CUDA C++ device code, with source lines.
 
-    `options` as nvcc takes them, such as `-std=c++17` or `-DTILE=32`; `name` is what lines are reported under.
+    `options` as nvcc takes them, such as `-std=c++17` or `-DTILE=32`; one that names an architecture wins over
+    `architecture`. `name` is what lines are reported under.
     Raises CudaError with the compiler's own words. NVRTC refuses host code (`main`, `<<<…>>>`).
     """
     nvrtc = _nvrtc()
-    given = [f"--gpu-architecture={architecture}", "-lineinfo", *(f"-I{folder}" for folder in _headers()), *options]
+    asked = any(option.startswith(("--gpu-architecture", "-arch")) for option in options)
+    given = [] if asked else [f"--gpu-architecture={architecture}"]
+    given += ["-lineinfo", *(f"-I{folder}" for folder in _headers()), *options]
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
     _check(nvrtc, status)
     try:

@@ -53,6 +53,14 @@ PAD_THREADS = 1024
 CHANNELS_OF_A_LOAD = 8
 """16-bit channels that one access takes; fewer are padded with zeros (recorded for 3 channels)."""
 
+FEW_CHANNELS = {
+    "forward": "sm80_xmma_fprop_implicit_gemm_indexed_{types}_{layout}",
+    "input": "sm80_xmma_dgrad_implicit_gemm_indexed_{types}_{layout}",
+    "weight": "ImplicitGemmConvolution",
+}
+"""Kernels for images of 3 channels (recorded; forward in bfloat16 is one of CUTLASS), on Hopper too: those of Ampere,
+which reach a small share of the peak."""
+
 TF32_NOTE = "FLOPs at TF32's rate: torch let cuDNN use it for float32."
 MODEL_NOTE = "cuDNN chooses among many kernels; this one is a guess by rules from few recordings."
 
@@ -271,7 +279,18 @@ def _name(sizes: Convolution, gpu: Gpu, wanted: str) -> str:
     if not _ampere_names(gpu):
         return "convolution"
     layout = "nhwckrsc_nhwc" if sizes.nhwc or _turns(sizes, gpu) else "nchwkcrs_nchw"
+    if _few_channels(sizes):
+        return FEW_CHANNELS[wanted].format(types=types, layout=layout)
     return f"sm80_xmma_{direction}_implicit_gemm_{types}_{layout}"
+
+
+def _few_channels(sizes: Convolution) -> bool:
+    """Whether a load would hold channels of several places: these must be padded, or gathered one by one."""
+    return sizes.groups == 1 and sizes.tensor_cores and not _whole_loads(sizes)
+
+
+def _whole_loads(sizes: Convolution) -> bool:
+    return (sizes.inputs * sizes.itemsize) % 16 == 0 and (sizes.outputs * sizes.itemsize) % 16 == 0
 
 
 def _ampere_names(gpu: Gpu) -> bool:
@@ -307,8 +326,7 @@ def _grid(sizes: Convolution, gpu: Gpu, wanted: str) -> Dim3:
 def _resident(sizes: Convolution, gpu: Gpu) -> bool:
     """Whether Hopper's kernels take it: channels that fill accesses of 16 bytes, and no groups."""
     hopper = generation(gpu) == HOPPER
-    whole = (sizes.inputs * sizes.itemsize) % 16 == 0 and (sizes.outputs * sizes.itemsize) % 16 == 0
-    return hopper and whole and sizes.groups == 1 and sizes.tensor_cores
+    return hopper and _whole_loads(sizes) and sizes.groups == 1 and sizes.tensor_cores
 
 
 def _prepared(sizes: Convolution, gpu: Gpu, tensor: TensorRef) -> tuple[Kernel, ...]:

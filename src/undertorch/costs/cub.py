@@ -41,6 +41,18 @@ SCAN_NOMINAL_ITEMS = 15
 SCAN_BY_KEY_THREADS = 288
 SCAN_BY_KEY_TILE = 288 * 14
 
+REDUCE_THREADS = 256
+REDUCE_TILE = 256 * 16
+"""Integers of 4 bytes, which smaller elements are turned into as they are read (tuning_reduce.cuh, since Pascal)."""
+REDUCE_SUBSCRIPTION = 5
+"""Times over that the resident blocks may be launched (CUB_SUBSCRIPTION_FACTOR of util_arch.cuh)."""
+REDUCE_SHARED = 44
+
+SELECT_THREADS = 384
+SELECT_TILE = 384 * 11
+"""Of 8-byte items (recorded)."""
+SELECT_SHARED = 33792
+
 INIT_THREADS = 128
 """Threads of the kernels that set up tile states, one thread a tile."""
 
@@ -93,6 +105,43 @@ def unique_by_key(count: int, key_bytes: int, value_bytes: int) -> tuple[Kernel,
             note="Counted as if every key were unique.",
         ),
     )
+
+
+def count(elements: int, gpu: Gpu, *, item_bytes: int) -> tuple[Kernel, ...]:
+    """cub::DeviceReduce::Sum of flags as int: one block where one tile holds all, else a second launch adds the sums.
+
+    FLOPs: none, as of all integers here.
+    """
+    total = 4
+    if elements <= REDUCE_TILE:
+        return (_reduced("DeviceReduceSingleTileKernel", 1, elements * item_bytes, total, 29),)
+    resident = gpu.sms * (gpu.max_threads_per_sm // REDUCE_THREADS) * REDUCE_SUBSCRIPTION
+    blocks = min(ceil_div(elements, REDUCE_TILE), resident)
+    return (
+        _reduced("DeviceReduceKernel", blocks, elements * item_bytes, blocks * total, 30),
+        _reduced("DeviceReduceSingleTileKernel", 1, blocks * total, total, 32),
+    )
+
+
+def select_flagged(elements: int, selected: int, *, flag_bytes: int, item_bytes: int) -> tuple[Kernel, ...]:
+    """cub::DeviceSelect::Flagged of numbers that are counted and not read: reads flags, writes what they select."""
+    tiles = ceil_div(elements, SELECT_TILE)
+    setting_up = _init("DeviceCompactInitKernel", tiles)
+    if elements == 0:
+        return (setting_up,)
+    sweep = pytorch(
+        "DeviceSelectSweepKernel",
+        Kind.SORT,
+        tiles,
+        SELECT_THREADS,
+        read=elements * flag_bytes,
+        written=selected * item_bytes,
+        flops=0,
+        registers=40,
+        shared=SELECT_SHARED,
+        library=LIBRARY,
+    )
+    return setting_up, sweep
 
 
 def scan(count: int, item_bytes: int, flops: int) -> tuple[Kernel, ...]:
@@ -183,6 +232,21 @@ def _digit_offsets(count: int, gpu: Gpu, key_bytes: int, passes: int) -> tuple[K
             shared=2336,
             library=LIBRARY,
         ),
+    )
+
+
+def _reduced(name: str, blocks: int, read: int, written: int, registers: int) -> Kernel:
+    return pytorch(
+        name,
+        Kind.REDUCTION,
+        blocks,
+        REDUCE_THREADS,
+        read=read,
+        written=written,
+        flops=0,
+        registers=registers,
+        shared=REDUCE_SHARED,
+        library=LIBRARY,
     )
 
 

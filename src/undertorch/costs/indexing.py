@@ -5,6 +5,7 @@ whole aligned rows are read, each index has a block of its own that copies 16 by
 one thread for a few elements. Bytes are counted for indices that all differ, as far as what they point into has rows.
 """
 
+from dataclasses import replace
 from math import prod
 
 from undertorch.costs import cub
@@ -22,6 +23,8 @@ from undertorch.costs.building import (
 )
 from undertorch.costs.dtypes import math_of
 from undertorch.costs.registry import NoCost, cost
+from undertorch.costs.registry import kernels as kernels_of
+from undertorch.costs.selection import places
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 FEW_INDICES = 16
@@ -92,6 +95,9 @@ def index(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Advanced indexing. A single index over the first dimension copies whole rows where these are aligned."""
     source, result = op.tensor("self"), op.results[0]
     indices, positions = _indices(op)
+    if len(indices) == 1 and _is_mask(indices[0]):
+        rest = prod(source.shape) // max(1, _covered(source, indices[0], positions[0]))
+        return _by_places(op, gpu, indices[0], positions[0], result.elements // max(rest, 1))
     _refuse_masks(op, indices)
     if result.elements == 0:
         return ()
@@ -121,6 +127,10 @@ def index_put(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         mask = _spread(indices[0], positions[0], len(target.shape))
         filled = inner(op, gpu, "aten::masked_fill_", target, overload="Scalar", self=target, mask=mask, value=0.0)
         return kernels + filled
+    if len(indices) == 1 and _is_mask(indices[0]) and op.name.endswith("_"):
+        after = len(target.shape) - len(indices[0].shape)
+        if len(values.shape) == after + 1 and positions == (0,):
+            return _by_places(op, gpu, indices[0], 0, values.shape[0])
     _refuse_masks(op, indices)
     count = max(tensor.elements for tensor in indices)
     kept = [size for d, size in enumerate(target.shape) if d not in positions]
@@ -341,6 +351,29 @@ def _indices(op: Op) -> tuple[tuple[TensorRef, ...], tuple[int, ...]]:
 
 def _is_mask(index: TensorRef) -> bool:
     return index.dtype in ("bool", "uint8")
+
+
+def _covered(source: TensorRef, mask: TensorRef, position: int) -> int:
+    """Elements of the dimensions that a mask lies over."""
+    return prod(source.shape[position : position + len(mask.shape)])
+
+
+def _by_places(op: Op, gpu: Gpu, mask: TensorRef, position: int, count: int) -> tuple[Kernel, ...]:
+    """A mask is turned into the places where it is set, an index tensor a dimension (IndexingUtils.h, expandTensors).
+
+    How many they are follows from values; the result's or the values' shape has it.
+    """
+    listed = op.arg("indices")
+    found = tuple(temporary((count,), "int64", mask.device, 10 + dim) for dim in range(len(mask.shape)))
+    after = listed[position + 1 :] if isinstance(listed, tuple) else ()
+    arguments = tuple(
+        replace(argument, value=(*(None,) * position, *found, *after)) if argument.name == "indices" else argument
+        for argument in op.arguments
+    )
+    by_index = kernels_of(replace(op, arguments=arguments), gpu)
+    if by_index is None:
+        raise NoCost(f"{op.name} by places is not known")
+    return (*places(op, gpu, mask, count), *by_index)
 
 
 def _refuse_masks(op: Op, indices: tuple[TensorRef, ...]) -> None:

@@ -107,6 +107,27 @@ def softmax(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     return *copies, _forward_by_block(rows, gpu, source, result, log, in_registers=not converts)
 
 
+@cost("aten::_safe_softmax")
+def safe_softmax(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """A softmax whose rows without a finite score become 0 (native/transformers/attention.cpp): which those are takes
+    four more kernels.
+    """
+    scores, result, dim = op.tensor("self"), op.results[0], op.arg("dim")
+    infinity, zero = (temporary((), result.dtype, result.device, number) for number in (1, 2))
+    equal = temporary(scores.shape, "bool", scores.device, 3)
+    kept = _integer(op, "dim") % max(len(scores.shape), 1)
+    rows = temporary((*scores.shape[:kept], 1, *scores.shape[kept + 1 :]), "bool", scores.device, 4)
+    out = temporary(result.shape, result.dtype, result.device, 5)
+    return (
+        *inner(op, gpu, "aten::_softmax", out, self=scores, dim=dim, half_to_float=False),
+        *inner(op, gpu, "aten::fill_", infinity, overload="Scalar", self=infinity, value="-inf"),
+        *inner(op, gpu, "aten::eq", equal, overload="Tensor", self=scores, other=infinity),
+        *inner(op, gpu, "aten::all", rows, overload="dim", self=equal, dim=dim, keepdim=True),
+        *inner(op, gpu, "aten::fill_", zero, overload="Scalar", self=zero, value=0.0),
+        *inner(op, gpu, "aten::where", result, overload="self", condition=rows, self=zero, other=out),
+    )
+
+
 @cost("aten::_softmax_backward_data", "aten::_log_softmax_backward_data")
 def softmax_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """Reads the gradient and the output, writes the input's gradient. Of softmax, after a product grad * output."""

@@ -5,9 +5,11 @@ from undertorch.records import Gpu, Kernel, Op
 
 VIEWS = (
     "_conj",
+    "_indices",
     "_neg_view",
     "_reshape_alias",
     "_unsafe_view",
+    "_values",
     "alias",
     "as_strided",
     "as_strided_",
@@ -19,6 +21,7 @@ VIEWS = (
     "expand",
     "expand_as",
     "imag",
+    "indices",
     "lift",
     "lift_fresh",
     "mH",
@@ -50,6 +53,7 @@ VIEWS = (
     "unsafe_split_with_sizes",
     "unsqueeze",
     "unsqueeze_",
+    "values",
     "view",
     "view_as",
     "view_as_complex",
@@ -57,13 +61,20 @@ VIEWS = (
 )
 """`resolve_conj` and `resolve_neg` copy only tensors that carry torch's lazy flag, which training seldom meets."""
 
-ALLOCATIONS = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_")
+ALLOCATIONS = (
+    # A tensor known to be zero has no memory; a sparse one is made of its two.
+    *("_efficientzerotensor", "_sparse_coo_tensor_with_dims_and_tensors"),
+    *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_"),
+)
 """Without `torch.use_deterministic_algorithms`, which fills what they allocate."""
 
 NOTES = ("record_stream",)
 """Left with the allocator."""
 
-QUESTIONS = ("is_pinned", "is_same_size", "size", "stride", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride")
+QUESTIONS = (
+    *("_has_same_storage_numel", "is_coalesced"),
+    *("is_pinned", "is_same_size", "size", "stride", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride"),
+)
 """Answered from the tensor's description."""
 
 

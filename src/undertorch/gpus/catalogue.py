@@ -13,6 +13,10 @@ from undertorch.records import Gpu
 BRANDS = re.compile(r"\b(nvidia|amd|tesla|geforce|instinct)\b")
 """Words that a driver puts before a GPU's name and that nobody types; drivers of different years use different ones."""
 
+MEANT = {"h100": "H100-SXM"}
+"""Names that fit several boards and that people give to one of them: NVIDIA's whitepaper of the H100, MLPerf and the
+clouds mean the board of the SXM socket where they say no more."""
+
 
 class UnknownGpu(Exception):
     """A name or a path that no sheet belongs to, said in one sentence with the nearest names."""
@@ -22,7 +26,8 @@ def find(name_or_path: str | Path) -> Gpu:
     """The GPU of that name, or of the sheet at that path (a Path, or a text that ends in `.toml`).
 
     Case and punctuation do not matter, and the name that the driver gives is a name too: `h200`, `A100 80GB`, `NVIDIA
-    H100 PCIe`. Raises UnknownGpu where there is none, BadSheet where the file is no sheet.
+    H100 PCIe`; so is what people say (MEANT). Raises UnknownGpu where there is none, BadSheet where the file is no
+    sheet.
     """
     if isinstance(name_or_path, Path) or name_or_path.lower().endswith(".toml"):
         return _read(Path(name_or_path))
@@ -48,7 +53,7 @@ def _shipped(name: str) -> Gpu:
 
 
 def _named(name: str) -> Gpu:
-    key = _key(name)
+    key = _key(MEANT.get(_key(name), name))
     found = [gpu for gpu in all_gpus() if key in (_key(gpu.name), _key(gpu.full_name))]
     if not found:
         raise UnknownGpu(_unknown(name, names()))

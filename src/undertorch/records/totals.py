@@ -1,7 +1,7 @@
 """Sums over a Step's launches. Where launches overlap (streams), the time counts once, at the first to begin."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,6 +80,17 @@ def _line(step: Step, place: tuple[str, int] | None, group: list[tuple[Launch, f
         flops=_sum_known(launch.kernel.flops for launch, _ in group),
         launches=len(group),
     )
+
+
+def without_kernels(step: Step) -> dict[tuple[str, int], Counter[str]]:
+    """By file and line: the Ops whose kernels are not known, by name, and how many of each."""
+    unknown = frozenset(step.accounting.ops_without_cost)
+    launched = {number for launch in step.launches for number in launch.ops} if unknown else set()
+    found: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+    for op in step.ops:
+        if op.name in unknown and op.where is not None and op.id not in launched:
+            found[op.where.file, op.where.line][op.name] += 1
+    return dict(found)
 
 
 def source_line(sources: dict[str, str], file: str, line: int) -> str | None:

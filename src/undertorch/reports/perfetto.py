@@ -1,4 +1,4 @@
-"""A Step as a trace that ui.perfetto.dev and chrome://tracing open: Chrome's trace-event format, as JSON.
+"""A Step as a trace that ui.perfetto.dev opens: Chrome's trace-event format, as JSON.
 
 The format is Google's "Trace Event Format". A complete event ("X") has a start and a duration in microseconds, a
 counter ("C") holds its value until the next one, metadata ("M") names processes and threads. The slices of a track must

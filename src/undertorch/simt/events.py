@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,49 @@ import numpy as np
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.program import Program
 from undertorch.simt.ptx.instructions import Place
+from undertorch.simt.runtime import layout
 
 EventConsumer = Callable[["np.ndarray[Any, Any]", Sequence[Site]], None]
-"""Gets events in their order (rows of layout.EVENT, valid only during the call), and the sites that they name."""
+"""Gets rows of layout.EVENT, valid only during the call, and the kernel's sites, which rows name by number.
+
+One call at a time. Rows of one block are in the order in which things happened; so are all, with one host thread.
+A row's thread is `32 * warp + lane` of `block` for each lane of `mask`; its source line is its site's.
+"""
+
+
+class EventKind(IntEnum):
+    """What a row of the event buffer says; the columns that it fills beside block, warp, mask and site."""
+
+    ACCESS = layout.ACCESS
+    """ld, st, atom or red: `addresses` and `bytes` of each lane in `space`. Order, scope and whether it reads, writes
+    or is atomic are the site's. Global addresses are the host's, shared ones offsets, local ones offsets with the lanes
+    one behind the other. A generic access that reaches several spaces has a row for each."""
+    VALUES = layout.VALUES
+    """Follows a store's ACCESS (in the same call, with nothing between): `addresses` holds what each lane writes, 8
+    bytes a row, `number` counting them; narrower values are filled with zeros."""
+    ISSUED = layout.ISSUED
+    """One side of a cp.async, whose site says which: the write into shared or the read of global memory; `number` is
+    its group, counted by each thread from 0. It happens at some time before its group is completed."""
+    COMMITTED = layout.COMMITTED
+    """cp.async.commit_group: group `number` of these threads is closed."""
+    COMPLETED = layout.COMPLETED
+    """cp.async.wait_group and wait_all: these threads' groups below `number` are done, as far as they can see."""
+    ARRIVED = layout.ARRIVED
+    """bar.sync, bar.arrive or bar.red (the site says which) of barrier `number` in its `phase`; `count` threads are
+    expected, 0: all of the block that have not ended. Those of bar.arrive do not wait."""
+    OPENED = layout.OPENED
+    """Barrier `number` ends its `phase`, in which `count` threads came; `mask` is 0, `warp` came last. Who waited there
+    goes on."""
+    WARP_SYNC = layout.WARP_SYNC
+    """bar.warp.sync: the lanes of `mask` met."""
+    FENCE = layout.FENCE
+    """fence or membar, with order and scope in the site."""
+    EXIT = layout.EXIT
+    """These threads ended: from now on no barrier expects them."""
+
+
+SPACES = ("global", "shared", "local")
+"""What a row's `space` means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

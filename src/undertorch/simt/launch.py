@@ -23,8 +23,8 @@ class Result:
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    printed: tuple[str, ...]
-    """What threads printed, a printf each."""
+    printed: tuple[str, ...] | None
+    """What threads printed, a printf each; None where a GPU ran it: its driver prints to standard output."""
     counters: Counters | None
     """None where nothing was counted."""
 

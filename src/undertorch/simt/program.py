@@ -3,17 +3,18 @@
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undertorch.simt.codegen.flow import Flow, flow
-from undertorch.simt.codegen.kernel import KernelCode, KernelWriter, Mode
-from undertorch.simt.codegen.native import Native
-from undertorch.simt.codegen.objects import KERNEL, linker
+from undertorch.simt.codegen.objects import linker
+from undertorch.simt.codegen.places import Places
 from undertorch.simt.codegen.sites import Site, list_sites
-from undertorch.simt.codegen.specials import Addresses
 from undertorch.simt.errors import BadLaunch
 from undertorch.simt.ptx import parse
 from undertorch.simt.ptx.instructions import Module, Variable
+
+if TYPE_CHECKING:
+    from undertorch.simt.codegen.kernel import KernelCode, Mode
 
 LEVELS = {"none": 0, "counters": 1, "events": 2}
 
@@ -27,7 +28,7 @@ class Program:
     name: str
     level: int
     flow: Flow
-    addresses: Addresses
+    places: Places
     sites: dict[int, Site]
     static_shared: int
     """Bytes of shared memory that the kernel declares; dynamic memory follows."""
@@ -35,18 +36,20 @@ class Program:
     """Of a thread."""
     loaded: dict[str, tuple[Any, int]] = field(default_factory=dict)
 
-    def address(self, mode: Mode) -> int:
+    def address(self, mode: "Mode") -> int:
         """Where the machine code of a mode lies; compiles it when first asked."""
         if mode not in self.loaded:
             key = (self.digest, self.name, str(self.level), mode)
-            code = self._code(mode)
-            data = linker().object(key, KERNEL, lambda: code.text)
-            self.loaded[mode] = linker().kernel(data, mode, code.natives)
+            self.loaded[mode] = linker().kernel(key, mode, lambda: self._code(mode))
         return self.loaded[mode][1]
 
-    def _code(self, mode: Mode) -> KernelCode:
-        writer = KernelWriter(flow=self.flow, addresses=self.addresses, sites=self.sites, mode=mode, level=self.level)
-        return writer.write()
+    def _code(self, mode: "Mode") -> "KernelCode":
+        from undertorch.simt.codegen.kernel import KernelWriter  # most of codegen, which a kept object does not need
+        from undertorch.simt.codegen.specials import Addresses
+
+        p = self.places
+        addresses = Addresses(shared=p.shared, local=p.local, parameters=p.parameters, symbols=p.symbols)
+        return KernelWriter(flow=self.flow, addresses=addresses, sites=self.sites, mode=mode, level=self.level).write()
 
     @cached_property
     def by_number(self) -> tuple[Site, ...]:
@@ -56,7 +59,7 @@ class Program:
     @staticmethod
     def runtime(name: str) -> int:
         """The address of a function that the schedule calls."""
-        return linker().native(Native(name))
+        return linker().address(name)
 
 
 @lru_cache(maxsize=64)
@@ -79,7 +82,7 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
     local, local_bytes = _offsets([v for v in laid_out.variables if v.space in {"local", "param"}])
     parameters, _ = _offsets(list(laid_out.function.parameters))
     everywhere = [v for v in (*module.variables, *laid_out.variables) if v.space in {"global", "const"}]
-    addresses = Addresses(
+    places = Places(
         shared=shared,
         local=local,
         parameters=parameters,
@@ -91,7 +94,7 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
         name=kernel,
         level=LEVELS[instrument],
         flow=laid_out,
-        addresses=addresses,
+        places=places,
         sites=list_sites(laid_out),
         static_shared=static,
         local_bytes=(local_bytes + 15) // 16 * 16,

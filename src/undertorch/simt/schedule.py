@@ -28,8 +28,8 @@ FUEL = 1 << 14
 """Backward branches of a warp's turn."""
 CHUNK = 1024
 """Blocks that native code starts before it returns, so that somebody can stop a launch."""
-EVENTS = 1 << 14
-"""Rows of the event buffer."""
+EVENTS = 1 << 12
+"""Rows of the event buffer: 1.3 MB stay in a core's L2, and a consumer has enough to do at once."""
 HOST_FUNCTION = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_uint32
 )
@@ -79,6 +79,8 @@ class Schedule:
     printed: list[str] = field(default_factory=list)
     lanes: "list[HostThread]" = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    consuming: threading.Lock = field(default_factory=threading.Lock)
+    """Held while somebody looks at events."""
     following: int = 0
     stop: bool = False
 
@@ -151,9 +153,9 @@ class HostThread:
         self.schedule, self.number, self.of = schedule, number, of
         program = schedule.program
         self.context = np.zeros(1, CONTEXT)
-        self.sites = np.zeros(max(1, len(program.sites)), SITE)
+        self.sites = aligned(SITE.itemsize * max(1, len(program.sites))).view(SITE)
         self.counts = np.zeros((len(program.flow.blocks), 2), np.uint64)
-        self.events = np.zeros(EVENTS if program.level > 1 else 1, EVENT)
+        self.events = aligned(EVENT.itemsize * (EVENTS if program.level > 1 else 1)).view(EVENT)
         self.callback = HOST_FUNCTION(self.host)
         self.error: BaseException | None = None
         self.run_blocks = RUN(program.runtime("run_blocks"))
@@ -174,6 +176,7 @@ class HostThread:
         c["shared_bytes"] = program.static_shared + s.dynamic_shared
         c["dynamic_shared"], c["sms"] = s.dynamic_shared, s.gpu.sms
         c["grid"], c["ntid"] = s.grid, s.block
+        c["level"] = program.level
         c["order"] = 0 if s.seed is None else (s.seed * 2 + 1) & 0x7FFFFFFF
 
     # -- turns
@@ -349,7 +352,8 @@ class HostThread:
         count = int(self.context[0]["event_count"])
         self.context[0]["event_count"] = 0  # first: native code goes on writing whatever the consumer raises
         if count and self.schedule.on_events is not None and self.error is None:
-            self.schedule.on_events(self.events[:count], self.schedule.program.by_number)
+            with self.schedule.consuming:
+                self.schedule.on_events(self.events[:count], self.schedule.program.by_number)
 
     def host(self, context: int, warp_address: int, kind: int, number: int, mask: int) -> int:
         """Called by native code: a full event buffer, a printf, an assert. An error is kept: it may not pass C."""
@@ -372,7 +376,7 @@ class HostThread:
         for lane in range(WARP):
             if not mask >> lane & 1:
                 continue
-            arguments = readable.arguments(site, program.addresses.local, lane)
+            arguments = readable.arguments(site, program.places.local, lane)
             if kind == layout.PRINT:
                 text = formatted(readable, *arguments[:2])
                 with self.schedule.lock:

@@ -129,10 +129,26 @@ def test_the_policy_lets_the_pages_own_scripts_run_and_no_others():
     assert not re.search(r"script-src[^;]*unsafe", policy)
 
 
+def test_the_head_names_the_lines_that_take_most_time():
+    """900, 400 and 300 µs of 1890; in the first an op's kernels are not known."""
+    (first, second, third) = paged(STEP, gpus=SHEETS).one("ol", class_="hottest").find("li")
+    assert first.text == ">900 µs 47.6 % model.py:4 return self.head(h) compute"
+    assert second.text.startswith("400 µs 21.2 % train.py:12 optimizer.step()")
+    assert third.text.startswith("300 µs 15.9 % model.py:3 h = self.norm(x)")
+    assert first.one("a").attributes["href"] == "#s0-f1-l4"
+
+
+def test_a_line_with_an_op_of_unknown_kernels_bears_a_mark():
+    root = paged(STEP, gpus=SHEETS)
+    row = root.one("tr", id="s0-f1-l4")
+    assert "time not known: mylib::mystery" in row.text
+    assert ">900 µs" in row.text
+
+
 def test_the_head_says_time_busy_rate_and_memory_each_with_its_origin():
     root = paged(STEP, gpus=SHEETS)
     figures = [one.text for one in root.one("dl", class_="figures").find("div")]
-    assert figures[0] == "step 2.00 ms wall time predicted"
+    assert figures[0] == "step, at least 2.00 ms wall time predicted"  # without mylib::mystery
     assert figures[1] == "GPU busy 1.89 ms 94.5 % of the step predicted"
     assert figures[2] == "samples a second 16,000 32 a step predicted"
     assert figures[4] == "peak memory 30.4 GB of the GPU's 150 GB, at train.py:9 computed"

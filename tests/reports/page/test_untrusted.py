@@ -53,8 +53,10 @@ def told(text):
 
 
 def kinds(root):
-    """Every element's tag with the names of its attributes: what the text must not change."""
-    return sorted((one.tag, tuple(sorted(one.attributes))) for one in root.all())
+    """Every element's tag with the names of its attributes: what the text must not change. (How many places a kernel's
+    name may be broken at depends on the name.)"""
+    found = [(one.tag, tuple(sorted(one.attributes))) for one in root.all()]
+    return sorted(kind for kind in found if kind != ("wbr", ()))
 
 
 @pytest.mark.parametrize("text", NASTY)

@@ -102,6 +102,17 @@ def test_residual_norm_and_cast_are_one_chain_each_layer():
     assert one.op == "add_layer_norm"
 
 
+def test_a_chain_of_hundreds_of_ops_is_named_in_a_few_words():
+    """As a recurrent cell makes one, whose state goes from step to step."""
+    tape = Tape()
+    state = tape.new(1000, 1000)
+    for name in ("mul", *["add"] * 300, "tanh", *["mul", "sin", "cos"] * 50):
+        last, state = state, tape.new(1000, 1000)
+        tape.call(name, {"self": last}, (state,), us=5)
+    (one,) = (one for kind, one in advised(tape.step()).items() if kind.startswith("fuse"))
+    assert "452 launches in a chain (mul + add 300× + tanh + mul + sin + cos + …) hand" in one.what
+
+
 def test_what_backward_reads_stays_in_memory():
     """The same layer, and backward reads the normed float32: its 4 MB are written in any case."""
     tape = Tape()

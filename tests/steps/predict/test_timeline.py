@@ -54,6 +54,17 @@ def test_what_is_idle_after_a_read_is_owed_to_the_line_that_read():
     assert [idle.cause for idle in found.idle] == [IdleCause.GAP, IdleCause.GAP, IdleCause.SYNC, IdleCause.GAP]
 
 
+@pytest.mark.parametrize(("to_host", "cause"), [(True, IdleCause.SYNC), (False, IdleCause.GAP)])
+def test_an_index_waits_for_the_gpu_where_it_is_a_mask(to_host, cause):
+    """`x[mask]` counts what the mask names and reads the count; `x[rows]` reads nothing."""
+    index = costed(1, 1.0, "aten::index")
+    if to_host:
+        kernel = replace(index.launches[0].kernel, name="Memcpy DtoH (Device -> Pinned)", kind=Kind.MEMCPY)
+        index = replace(index, launches=(replace(index.launches[0], kernel=kernel),))
+    found = lay_out([costed(0, 10_000.0), index, *(costed(i, 9000.0) for i in (2, 3))], H200)
+    assert found.idle[2].cause is cause
+
+
 def test_views_cost_cpu_time_only():
     found = lay_out([costed(0, 0.5), *(costed(i, None) for i in range(1, 51))], H200)
     assert len(found.launches) == 1

@@ -118,11 +118,13 @@ def reduction_iterator(
 
 
 def in_32_bits(whole: TensorIterator) -> tuple[TensorIterator, ...]:
-    """In parts that fit 32-bit offsets, halving the dimension that reaches furthest until they do, in order."""
+    """In parts that fit 32-bit offsets, halving the dimension that reaches furthest until they do, in order; of those
+    that reach nowhere (broadcast), the longest.
+    """
     if whole.fits_32_bits:
         return (whole,)
-    _, dimension = max(
-        ((size - 1) * abs(operand.strides[d]), d)
+    _, _, dimension = max(
+        ((size - 1) * abs(operand.strides[d]), size, d)
         for d, size in enumerate(whole.shape)
         for operand in whole.operands
         if size != 0

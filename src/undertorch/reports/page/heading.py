@@ -46,10 +46,11 @@ def figures(step: Step, runs: Sequence[Run], gpu: Gpu | None) -> tuple[Figure, .
     busy_us = busy(runs)
     origin = step.time_origin
     rate = ratio(step.samples, step.step_us)
-    used, _, explained = utilisation(step, gpu).partition(" (")
+    used, explained = split_utilisation(step, gpu)
     wall = "" if step.step_us is None else "wall time"
+    label = "step, at least" if wall and step.accounting.ops_without_cost_count else "step"
     return (
-        Figure(label="step", value=time(step.step_us), said=wall, origin=_known(step.step_us, origin)),
+        Figure(label=label, value=time(step.step_us), said=wall, origin=_known(step.step_us, origin)),
         _busy(step, busy_us),
         Figure(
             label="samples a second",
@@ -60,11 +61,18 @@ def figures(step: Step, runs: Sequence[Run], gpu: Gpu | None) -> tuple[Figure, .
         Figure(
             label="model FLOP utilisation",
             value=used,
-            said=explained.removeprefix("model FLOP utilisation: ").removesuffix(")"),
+            said=f"of {explained.partition('; peak ')[2]}" if explained else "",
             origin=origin if explained else None,
         ),
         _memory(step, gpu),
     )
+
+
+def split_utilisation(step: Step, gpu: Gpu | None) -> tuple[str, str]:
+    """Model FLOP utilisation, and what it is made of, `26.5 TFLOP of … in 80.9 ms; peak 989 TFLOP/s, tensor-bf16`; that
+    is empty where it is unknown."""
+    used, _, explained = utilisation(step, gpu).partition(" (")
+    return used, explained.removeprefix("model FLOP utilisation: ").removesuffix(")")
 
 
 def busy_share(step: Step, busy_us: float) -> float | None:

@@ -17,6 +17,8 @@ from undertorch.reports.terminal.lines import Seen, seen_lines
 from undertorch.reports.terminal.numbers import ratio
 from undertorch.reports.terminal.runs import Run, busy
 
+HOTTEST = 3
+"""Lines that the head names."""
 AROUND = 2
 """Quiet lines that stay above and below one that does something."""
 SHORTEST_GAP = 5
@@ -101,6 +103,12 @@ def listing(step: Step, runs: Sequence[Run], gpu: Gpu | None, whole: Span, prefi
         )
         for number, name in enumerate(files)
     )
+
+
+def hottest(files: Iterable[SourceFile]) -> tuple[tuple[SourceFile, HotLine], ...]:
+    """The lines that take most time, with their files, the longest first."""
+    found = [(file, row) for file in files for row in file.rows if isinstance(row, HotLine) and file.name is not None]
+    return tuple(sorted(found, key=lambda pair: pair[1].seen.line.time_us, reverse=True)[:HOTTEST])
 
 
 def line_id(prefix: str, file: int, line: int) -> str:

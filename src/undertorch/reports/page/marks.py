@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from undertorch.records import IdleCause, Step, Where
+from undertorch.records.totals import without_kernels
 from undertorch.reports.terminal.bounds import WORTH_SAYING
 from undertorch.reports.terminal.numbers import count, size, time
 
@@ -37,6 +38,8 @@ def marks(step: Step) -> dict[Place, tuple[Mark, ...]]:
     for advice in step.advice:
         for where in advice.lines:
             found[_place(where)].append(Mark(text=f"advice: {advice.kind}", part="advice"))
+    for place, unknown in without_kernels(step).items():
+        found[place].append(Mark(text=f"time not known: {', '.join(unknown)}", part="accounting"))
     for place, times in _assumed(step).items():
         found[place].append(Mark(text=f"assumed {times:,}×" if times > 1 else "assumed", part="assumptions"))
     for (place, cause), spent in _waits(step).items():

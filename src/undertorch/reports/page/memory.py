@@ -12,7 +12,7 @@ from undertorch.reports.when import op_starts
 
 POINTS = 1500
 """Of the curve; of more samples each stretch keeps its least and its most."""
-IN_SIGHT = 0.2
+IN_SIGHT = 0.3
 """Share of the GPU's memory from which on the peak is drawn under the GPU's limit."""
 SPARE = 1.08
 """The plot is this much higher than what stands in it."""
@@ -59,7 +59,7 @@ def memory_chart(step: Step, runs: Sequence[Run], gpu: Gpu | None, whole: Span) 
     return MemoryChart(
         curve=curve,
         area=f"{curve}V100H0z",
-        ticks=tuple(Tick(at=value / top * 100, text=tidy(size(value))) for value in linear_ticks(top)),
+        ticks=tuple(Tick(at=value / top * 100, text=_tick(size(value))) for value in linear_ticks(top)),
         peak=peak,
         limit=None if limit is None else limit / top * 100,
         phases=phase_strip(runs, whole),
@@ -70,7 +70,12 @@ def memory_chart(step: Step, runs: Sequence[Run], gpu: Gpu | None, whole: Span) 
 
 def _times(whole: Span) -> tuple[Tick, ...]:
     values = linear_ticks(whole.time_us, about=8)
-    return tuple(Tick(at=value / whole.time_us * 100, text=tidy(time(whole.start_us + value))) for value in values)
+    return tuple(Tick(at=value / whole.time_us * 100, text=_tick(time(whole.start_us + value))) for value in values)
+
+
+def _tick(text: str) -> str:
+    """Nothing is nothing in any unit: the other ticks of the axis have another one than `0 µs` would."""
+    return "0" if text in ("0 µs", "0 B") else tidy(text)
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

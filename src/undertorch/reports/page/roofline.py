@@ -15,6 +15,10 @@ from undertorch.reports.terminal.runs import Run, busy, by_phase, grouped
 
 LARGEST, SMALLEST = 38.0, 5.0
 """Diameters of the dots, in pixels; the area goes with the time."""
+ROOM = 48.0
+"""Percent of the plot that the text of a roof takes on a phone."""
+CROWDED = 10.0
+"""And the figure of a ridge."""
 SEEN = 0.005
 """Share of the busy time from which on a kernel decides how far the axes reach. Shorter ones may stand at an edge."""
 
@@ -45,6 +49,13 @@ class Roof:
     ridge: float
     """Percent of the plot."""
     ridge_text: str
+    crowded: bool
+    """Whether the ridge before it is so near that on a narrow screen only one of the two has room for its figure."""
+
+    @property
+    def room_before(self) -> bool:
+        """Whether its text fits to the left of its ridge, where no kernel can stand."""
+        return self.ridge >= ROOM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +90,12 @@ class Roofline:
 
     left_out_us: float
     """Their time."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Of the dots, in the order of the vocabulary."""
+        there = {dot.phase for dot in (*self.dots, *self.moving)}
+        return tuple(phase for phase in Phase if phase in there)
 
     @property
     def x_ticks(self) -> tuple[Tick, ...]:
@@ -181,16 +198,19 @@ def _dot(group: _Group, longest: float, left: float, up: float) -> Dot:
 def _roofs(peaks: Mapping[Math, float], gpu: Gpu | None, x: LogAxis | None, y: LogAxis | None) -> tuple[Roof, ...]:
     if gpu is None or x is None or y is None:
         return ()
-    return tuple(
-        Roof(
+    found: list[Roof] = []
+    for math, peak in sorted(peaks.items(), key=lambda pair: pair[1], reverse=True):
+        ridge = x.at(peak / gpu.memory_bandwidth)
+        roof = Roof(
             math=math,
             text=f"{flops(peak)}/s {math}",
             up=y.at(peak),
-            ridge=x.at(peak / gpu.memory_bandwidth),
+            ridge=ridge,
             ridge_text=f"{peak / gpu.memory_bandwidth:.3g}",
+            crowded=bool(found) and found[-1].ridge - ridge < CROWDED,
         )
-        for math, peak in sorted(peaks.items(), key=lambda pair: pair[1], reverse=True)
-    )
+        found.append(roof)
+    return tuple(found)
 
 
 def _slope(peaks: Mapping[Math, float], gpu: Gpu | None, x: LogAxis | None, y: LogAxis | None) -> Slope | None:

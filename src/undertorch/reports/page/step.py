@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from undertorch.records import Gpu, Step
 from undertorch.reports.page.advice import Advised, advised
-from undertorch.reports.page.heading import Figure, IdleRow, Wait, figures, idle_rows, waits
-from undertorch.reports.page.listing import HotLine, SourceFile, listing
+from undertorch.reports.page.heading import Figure, IdleRow, Wait, figures, idle_rows, split_utilisation, waits
+from undertorch.reports.page.listing import HotLine, SourceFile, hottest, listing
 from undertorch.reports.page.marks import Place
 from undertorch.reports.page.memory import MemoryChart, memory_chart
 from undertorch.reports.page.roofline import Roofline, roofline
@@ -42,7 +42,11 @@ class StepView:
     command: str
     verdict: str
     figures: tuple[Figure, ...]
+    utilisation: str
+    """What the model FLOP utilisation is made of; empty where it is unknown."""
     waits: tuple[Wait, ...]
+    hottest: tuple[tuple[SourceFile, HotLine], ...]
+    """The lines that take most time, with their files."""
     advice: tuple[Advised, ...]
     files: tuple[SourceFile, ...]
     roofline: Roofline
@@ -75,7 +79,9 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
         command=shlex.join((seen.script, *seen.arguments)),
         verdict=verdict(step, all_runs),
         figures=figures(step, all_runs, gpu),
+        utilisation=split_utilisation(step, gpu)[1],
         waits=waits(step, all_runs),
+        hottest=hottest(files),
         advice=advised(step, busy(all_runs)),
         files=files,
         roofline=roofline(all_runs, gpu),

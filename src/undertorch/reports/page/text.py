@@ -1,5 +1,7 @@
 """Text of other people on its way into a page: made visible where it is not, and quoted for a script."""
 
+import re
+
 import msgspec
 from markupsafe import Markup
 
@@ -9,6 +11,9 @@ _TURNING = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(
 """Characters that turn the direction of text: they make a source line look like another one (Boucher and Anderson
 2021, Trojan Source)."""
 _VISIBLE = {**_UNSEEN, **_TURNING, 0x7F: "\u2421"}
+
+_BREAKS = re.compile(r"(?<=[_,:<])(?=\w)")
+"""Where a kernel's name may go on in the next row."""
 
 LONGEST = 160
 """Characters of a name that are shown where there is little room."""
@@ -25,6 +30,11 @@ def short(name: str, longest: int = LONGEST) -> str:
         return name
     head = longest // 2
     return f"{name[:head]}…{name[-(longest - head - 1) :]}"
+
+
+def breakable(name: str) -> Markup:
+    """The name, with places at which it may be broken: after an underscore or a template's punctuation."""
+    return Markup("<wbr>").join(_BREAKS.split(shown(name)))
 
 
 def in_script(data: object) -> Markup:

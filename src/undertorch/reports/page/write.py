@@ -14,7 +14,7 @@ from undertorch.reports.page.comparison import comparison, labels
 from undertorch.reports.page.data import page_data
 from undertorch.reports.page.marks import often
 from undertorch.reports.page.step import step_view
-from undertorch.reports.page.text import in_script, short, shown
+from undertorch.reports.page.text import breakable, in_script, short, shown
 from undertorch.reports.terminal.numbers import count, flops, percent, size, time
 
 STYLES = ("colours", "base", "head", "source", "kernels", "charts", "timeline", "tables", "narrow", "print")
@@ -53,7 +53,8 @@ def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:
         finalize=lambda value: shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     environment.filters.update(
-        time=time, size=size, flops=flops, percent=percent, count=count, by=by, short=short, often=often
+        **{"time": time, "size": size, "flops": flops, "percent": percent, "count": count},
+        **{"by": by, "short": short, "breakable": breakable, "often": often},
     )
     named = labels(steps)
     views = [

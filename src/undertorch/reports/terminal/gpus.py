@@ -95,8 +95,9 @@ def sheet(gpu: Gpu) -> RenderableType:
 def _title(gpu: Gpu) -> Text:
     capability = ".".join(map(str, gpu.compute_capability or ())) or UNKNOWN
     verified = "verified against times measured on it" if gpu.verified else "unverified: no times were measured on it"
-    said = f" · {gpu.full_name} · {gpu.vendor} {gpu.architecture} · compute capability {capability} · {verified}"
-    return Text.assemble((gpu.name, "bold"), said)
+    full = [] if gpu.full_name == gpu.name else [gpu.full_name]  # a sheet of one's own may have only one name
+    said = [*full, f"{gpu.vendor} {gpu.architecture}", f"compute capability {capability}", verified]
+    return Text.assemble((gpu.name, "bold"), *(f" · {one}" for one in said))
 
 
 def _head(name: str, explained: str = "") -> Text:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from undertorch.records import Bound, Gpu, Launch
 from undertorch.reports.terminal.bounds import bound
+from undertorch.reports.terminal.names import Named
 from undertorch.reports.terminal.numbers import count, flops, geometry, percent, ratio, size, time
 from undertorch.reports.terminal.runs import Run, bounds, busy, by_kernel, longest
 from undertorch.reports.terminal.text import Paragraph, title
@@ -26,7 +27,8 @@ def top_kernels(all_runs: Sequence[Run], gpu: Gpu | None) -> RenderableType:
     rows.append(_row("time", "%", "launches", "name", style="dim"))
     for group in groups[:SHOWN]:
         share = percent(ratio(busy(group), whole)).removesuffix(" %")
-        rows.append(_row(time(busy(group)), share, count(len(group)), longest(group).kernel.name))
+        figures = _figures(time(busy(group)), share, count(len(group)))
+        rows.append(Named(name=longest(group).kernel.name, label=figures, indent=INDENT))
         rows.append(Paragraph(text=Text(" · ".join(_details(group, gpu)), style="dim"), indent=INDENT))
     rest = groups[SHOWN:]
     if rest:
@@ -37,10 +39,12 @@ def top_kernels(all_runs: Sequence[Run], gpu: Gpu | None) -> RenderableType:
     return Group(*rows)
 
 
-def _row(spent: str, share: str, launches: str, name: str, style: str = "") -> RenderableType:
-    """A name that is too long goes on below itself."""
-    figures = Text(f"{spent:>8} {share:>6} {launches:>8}", style=style)
-    return Paragraph(text=Text(name, style=style or "bold"), label=figures, indent=INDENT)
+def _row(spent: str, share: str, launches: str, name: str, style: str) -> RenderableType:
+    return Paragraph(text=Text(name, style=style), label=_figures(spent, share, launches, style), indent=INDENT)
+
+
+def _figures(spent: str, share: str, launches: str, style: str = "") -> Text:
+    return Text(f"{spent:>8} {share:>6} {launches:>8}", style=style)
 
 
 def _details(group: Sequence[Run], gpu: Gpu | None) -> list[str]:

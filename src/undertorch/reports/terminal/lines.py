@@ -1,14 +1,15 @@
 """The source lines in file order, each with what it asks of the GPU and its longest kernels beneath."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from undertorch.records import Step
-from undertorch.records.totals import Line, lines
+from undertorch.records.totals import Line, lines, source_line, without_kernels
 from undertorch.reports.terminal.bounds import bound
+from undertorch.reports.terminal.names import short_names
 from undertorch.reports.terminal.numbers import (
     UNKNOWN,
     bar,
@@ -21,7 +22,7 @@ from undertorch.reports.terminal.numbers import (
     time,
 )
 from undertorch.reports.terminal.runs import Run, bounds, busy, by_kernel, by_phase, grouped, longest
-from undertorch.reports.terminal.text import Paragraph, cut, cut_middle, padded, title
+from undertorch.reports.terminal.text import Paragraph, cut, padded, title
 
 WIDE = 120
 """Columns from which on a line's source stands beside its figures instead of above them."""
@@ -36,7 +37,7 @@ KERNELS = 3
 NARROWEST = 8
 """Cells that a kernel's name gets on any screen; below 80 columns its row is cut at the end instead."""
 
-EXPLAINED = "bytes: the least; >: of some launches not known; ~: a predicted tile"
+EXPLAINED = "bytes: the least; >: some are not known; ~: a predicted tile"
 HEADINGS = ("heat", "time", "%", "launches", "bytes", "FLOPs", "bound")
 WIDTHS = (HEAT, 8, 6, 8, 9, 11, 13)
 """Cells of each figure; together with the gaps between them they leave 9 of 80 columns."""
@@ -50,6 +51,13 @@ class Seen:
     line: Line
     function: str
     runs: tuple[Run, ...]
+    unknown: Mapping[str, int]
+    """Ops of the line whose kernels are not known, by name, and how many of each."""
+
+    @property
+    def least_time(self) -> str:
+        """With `>` before it where the line has Ops whose kernels are not known."""
+        return (">" if self.unknown else "") + time(self.line.time_us)
 
     @property
     def least_bytes(self) -> str:
@@ -68,21 +76,30 @@ def source_lines(step: Step, all_runs: Sequence[Run], width: int) -> RenderableT
     """Every line with launches. Times sum to the busy time: what is too short to show or has no line has a row."""
     whole = busy(all_runs)
     seen = seen_lines(step, all_runs)
-    digits = max((len(str(one.line.line)) for one in seen), default=1)
+    shown = {(one.line.file, one.line.line) for one in seen}
+    silent = {place: ops for place, ops in without_kernels(step).items() if place not in shown}
+    digits = max((len(str(line)) for _, line in (*shown, *silent)), default=1)
     page = _Page(whole=whole, most=max((one.line.time_us for one in seen), default=0.0), indent=digits + 3, width=width)
     rows: list[RenderableType] = [title("Lines", EXPLAINED)]
-    if not seen:
+    if not seen and not silent:
         return Group(*rows, Paragraph(text=Text("none", style="dim")))
     rows.extend(page.headings())
-    for file in dict.fromkeys(one.line.file for one in seen):
+    for file in dict.fromkeys([*(one.line.file for one in seen), *(file for file, _ in silent)]):
         rows.extend(page.file(file, [one for one in seen if one.line.file == file]))
+        of_file = {line: ops for (name, line), ops in silent.items() if name == file}
+        for line in sorted(of_file):
+            rows.extend(page.silent(line, source_line(step.environment.sources, file or "", line), of_file[line]))
     return Group(*rows)
 
 
 def seen_lines(step: Step, all_runs: Sequence[Run]) -> list[Seen]:
     """The script's own lines first, then those of other files, the busiest first; in a file by line. No line: last."""
     of_line = grouped(all_runs, lambda run: None if run.where is None else (run.where.file, run.where.line))
-    found = [_seen(line, of_line[None if line.file is None else (line.file, line.line)]) for line in lines(step)]
+    unknown = without_kernels(step)
+    found = []
+    for line in lines(step):
+        place = None if line.file is None else (line.file, line.line)
+        found.append(_seen(line, of_line[place], {} if place is None else unknown.get(place, {})))
     spent = {one.line.file: 0.0 for one in found}
     for one in found:
         spent[one.line.file] += one.line.time_us
@@ -95,10 +112,11 @@ def seen_lines(step: Step, all_runs: Sequence[Run]) -> list[Seen]:
     return sorted(found, key=order)
 
 
-def _seen(line: Line, of_line: list[Run]) -> Seen:
+def _seen(line: Line, of_line: list[Run], unknown: Mapping[str, int]) -> Seen:
     """Where a line stands in several functions (a comprehension, a lambda), the one with the longest launch counts."""
     first = max(of_line, key=lambda run: run.time_us)
-    return Seen(line=line, function="" if first.where is None else first.where.function, runs=tuple(of_line))
+    function = "" if first.where is None else first.where.function
+    return Seen(line=line, function=function, runs=tuple(of_line), unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +182,28 @@ class _Page:
                 yield Text.assemble((left, "dim"), cut(source, self.width - self.indent), no_wrap=True)
             yield Text.assemble(" " * self.indent, figures, no_wrap=True)
         yield self.phases(one)
+        if one.unknown:
+            yield self.unknown(one.unknown)
         if line.time_us >= OPENED * self.whole or line.file is None:
             yield from self.kernels(one)
+
+    def silent(self, line: int, source: str | None, ops: Mapping[str, int]) -> Iterator[Text]:
+        """A line of which no launch is known."""
+        left = str(line).rjust(self.indent - 2) + "  "
+        text = cut(source or "(source not found)", self.width - self.indent)
+        yield Text.assemble((left, "dim"), text, no_wrap=True)
+        yield self.unknown(ops)
+
+    def unknown(self, ops: Mapping[str, int]) -> Text:
+        names = ", ".join(f"{name} ({times:,}×)" if times > 1 else name for name, times in ops.items())
+        text = " " * (self.indent + 2) + f"time not known: {names}"
+        return Text(cut(text, self.width), style="yellow", no_wrap=True)
 
     def figures(self, one: Seen) -> Text:
         line = one.line
         cells = (
             bar(ratio(line.time_us, self.most) or 0.0, HEAT),
-            time(line.time_us),
+            one.least_time,
             percent(ratio(line.time_us, self.whole)).removesuffix(" %"),
             count(line.launches),
             one.least_bytes,
@@ -194,9 +226,10 @@ class _Page:
         rows = [_kernel_cells(group) for group in groups[:KERNELS]]
         grids, fills, whys = (max(len(row[column]) for row in rows) for column in (3, 4, 5))
         room = max(self.width - self.indent - 2 - 8 - 1 - 6 - 1 - (grids + fills + whys) - 3, NARROWEST)
-        for spent, times, name, grid, filled, why in rows:
+        names = short_names([row[2] for row in rows], room)
+        for name, (spent, times, _, grid, filled, why) in zip(names, rows, strict=True):
             text = Text(" " * (self.indent + 2) + f"{spent:>8} {times:>6} ", style="dim", no_wrap=True)
-            text.append(padded(cut_middle(name, room), room), style="not dim")
+            text.append(padded(name, room), style="not dim")
             text.append(f" {grid:>{grids}} {filled:>{fills}} {why}")
             yield text
         rest = groups[KERNELS:]

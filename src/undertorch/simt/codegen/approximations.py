@@ -92,6 +92,9 @@ def _quadrant(w: Lanes, x: str) -> tuple[str, str]:
 
 def _circular(shift: float) -> Callable[[Lanes, str], str]:
     def circular(w: Lanes, x: str) -> str:
+        # Where neighbouring float32 lie turns apart, the ISA states no error: taken as 0. Of infinity it is NaN.
+        far = w.fcmp("oge", D, w.intrinsic("fabs", D, x), number(w, 2.0**48))
+        x = w.select(far, D, w.bin("fmul", D, x, number(w, 0.0)), x)
         rest, place = _quadrant(w, x)
         square = w.bin("fmul", D, rest, rest)
         sine = w.bin("fmul", D, rest, polynomial(w, square, [(-1) ** n / math.factorial(2 * n + 1) for n in range(8)]))

@@ -3,7 +3,7 @@
 from undertorch.simt.codegen.approximations import number
 from undertorch.simt.codegen.floats import saturated
 from undertorch.simt.codegen.integers import extended, put
-from undertorch.simt.codegen.lanes import CHUNK, Lanes, emits, llvm
+from undertorch.simt.codegen.lanes import CHUNK, VECTOR, Lanes, emits, llvm
 from undertorch.simt.codegen.moves import flushed, widened
 from undertorch.simt.codegen.rounding import (
     canonical,
@@ -112,8 +112,8 @@ def _integer_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
         else:
             single = double_to_odd_float(w, _odd(w, near, error))
             out = float_to_half(w, single, llvm(to), mode)
-    if "sat" in i.options and to.bits >= 32:
-        out = saturated(w, out, llvm(to))
+    if "sat" in i.options:
+        out = _saturated_any(w, out, to)
     w.define(i.results[0], out, llvm(to))
 
 
@@ -149,6 +149,8 @@ def _float_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
         value = _resized(w, value, to, source, mode)
     if "sat" in i.options:
         value = _saturated_any(w, value, to)
+    if "satfinite" in i.options:
+        value = _finite(w, value, t)
     if "relu" in i.options:
         value = _relu(w, value, t, to.bits)
     if "ftz" in i.options and to.name == "f32":
@@ -169,6 +171,22 @@ def _saturated_any(w: Lanes, value: str, type: Type) -> str:
     if type.bits == 16:
         return float_to_half(w, saturated(w, widened(w, value, type), "float"), llvm(type))
     return saturated(w, value, llvm(type))
+
+
+FINITE = {"half": (0x7C00, 0x7BFF), "bfloat": (0x7F80, 0x7F7F), "i32": (0x7F800000, 0x7F7FE000)}
+"""Infinity and the greatest finite number, of tf32 (as i32) too."""
+
+
+def _finite(w: Lanes, value: str, t: str) -> str:
+    """.satfinite: an infinity becomes the greatest finite number of its sign."""
+    infinity, greatest = FINITE[t]
+    bits = f"i{VECTOR[t]}"
+    whole = w.cast("bitcast", value, t, bits)
+    top = 1 << (VECTOR[t] - 1)
+    size = w.bin("and", bits, whole, w.constant(bits, top - 1))
+    limited = w.bin("or", bits, w.bin("and", bits, whole, w.constant(bits, top)), w.constant(bits, greatest))
+    there = w.icmp("eq", bits, size, w.constant(bits, infinity))
+    return w.cast("bitcast", w.select(there, bits, limited, whole), bits, t)
 
 
 def _relu(w: Lanes, value: str, t: str, bits: int) -> str:
@@ -204,6 +222,8 @@ def cvt2(w: Lanes, i: Instruction) -> None:
     out = []
     for source in reversed(i.sources):
         value = float_to_half(w, w.source(source, "float"), kind, i.options["rounding"])
+        if "satfinite" in i.options:
+            value = _finite(w, value, kind)
         if "relu" in i.options:
             value = _relu(w, value, kind, 16)
         out.append(w.cast("bitcast", value, kind, "i16"))
@@ -224,6 +244,8 @@ def cvttf32(w: Lanes, i: Instruction) -> None:
     else:
         added = bits
     cut = w.bin("and", "i32", added, w.constant("i32", 0xFFFFE000))
+    if "satfinite" in i.options:
+        cut = _finite(w, cut, "i32")
     nan = w.fcmp("uno", "float", value, value)
     out = w.select(nan, "i32", w.constant("i32", 0x7FFFFFFF), cut)
     if "relu" in i.options:

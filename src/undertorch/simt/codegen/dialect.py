@@ -43,18 +43,24 @@ class Program:
     sources: Mapping[str, ast.FunctionDef]
     constants: Mapping[str, object]
     """Values, and types (`R="i32"`), of the names in capitals."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Functions that are only called, by their names in another object."""
     done: dict[str, str] = field(default_factory=dict)
     external: dict[str, str] = field(default_factory=dict)
     """Declarations of intrinsics."""
     signatures: dict[str, tuple[list[Kind], Kind]] = field(default_factory=dict)
 
-    def text(self, entry: str, exported: str) -> str:
-        """A module that exports the function `entry` under the name `exported`."""
-        self.signature(entry)
-        body = "\n".join(self.done.values()).replace(
-            f"define internal {self.signatures[entry][1].llvm} @{entry}(",
-            f"define {self.signatures[entry][1].llvm} @{exported}(",
-        )
+    def text(self, exported: Mapping[str, str]) -> str:
+        """A module that exports functions, each under the name given for it."""
+        for entry in exported:
+            self.signature(entry)
+        parts = dict(self.done)
+        for entry, name in exported.items():
+            result = self.signatures[entry][1].llvm
+            parts[entry] = parts[entry].replace(f"define internal {result} @{entry}(", f"define {result} @{name}(", 1)
+        body = "\n".join(parts.values())
+        for entry, name in exported.items():
+            body = body.replace(f"@{entry}(", f"@{name}(")
         return "\n".join(self.external.values()) + "\n" + body
 
     def signature(self, name: str) -> tuple[list[Kind], Kind]:
@@ -66,6 +72,11 @@ class Program:
             kinds = [self.kind(argument.annotation) for argument in tree.args.args]
             result = VOID if tree.returns is None or isinstance(tree.returns, ast.Constant) else self.kind(tree.returns)
             self.signatures[name] = (kinds, result)
+            if name in self.elsewhere:
+                at = self.elsewhere[name]
+                # They are called rarely: LLVM keeps what they would overwrite in registers until then.
+                self.external[name] = f"declare {result.llvm} @{at}({', '.join(kind.llvm for kind in kinds)}) cold"
+                return self.signatures[name]
             self.done[name] = ""
             self.done[name] = _Function(self, tree, kinds, result).translate()
         return self.signatures[name]
@@ -375,7 +386,8 @@ class _Function:
             return INTRINSICS[name](self, arguments)
         kinds, result = self.program.signature(name)
         values = [self.fit(self.expression(a), k) for a, k in zip(arguments, kinds, strict=True)]
-        text = f"call {result.llvm} @{name}({', '.join(f'{v.kind.llvm} {v.text}' for v in values)})"
+        called = self.program.elsewhere.get(name, name)
+        text = f"call {result.llvm} @{called}({', '.join(f'{v.kind.llvm} {v.text}' for v in values)})"
         if result is VOID:
             self.line(text)
             return Value("", VOID)

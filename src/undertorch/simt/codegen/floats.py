@@ -24,10 +24,10 @@ def sources(w: Lanes, i: Instruction) -> list[str]:
 def finish(w: Lanes, i: Instruction, value: str) -> None:
     """Flushes, saturates, makes NaN canonical, and writes the result."""
     t = llvm(i.type)
+    if "ftz" in i.options and t == "float":
+        value = flushed(w, value)
     if "sat" in i.options:
         value = saturated(w, value, t)
-    elif "ftz" in i.options and t == "float":
-        value = flushed(w, value)
     w.define(i.results[0], canonical(w, value, t), t)
 
 
@@ -128,7 +128,8 @@ def _fused(w: Lanes, a: str, b: str, c: str, *, single: bool, mode: str) -> tupl
 def _out_of_reach_of_underflow(w: Lanes, a: str, b: str, c: str, value: str) -> tuple[str, str, str, str]:
     """The operands of a fused multiply-add, and its result, scaled so that no part of the error underflows.
 
-    Where the product and c are both small, all by 2^1000. Where only the product is, its size does not matter.
+    Where the product and c are both small, all by 2^1000. Where only the product is, or where it is far below what
+    2^1000 lifts (then c is 0 or far above it), its sign alone matters: it is taken as 2^-400.
     """
     less = w.fcmp("olt", "double", w.intrinsic("fabs", "double", a), w.intrinsic("fabs", "double", b))
     x, y = w.select(less, "double", a, b), w.select(less, "double", b, a)
@@ -142,7 +143,10 @@ def _out_of_reach_of_underflow(w: Lanes, a: str, b: str, c: str, value: str) -> 
     both = w.bin("and", "i1", small, w.fcmp("olt", "double", w.intrinsic("fabs", "double", c), limit))
     scale = w.select(both, "double", big, one)
     x, c, value = (w.bin("fmul", "double", v, scale) for v in (x, c, value))
-    only = w.bin("and", "i1", small, w.bin("xor", "i1", both, "splat (i1 true)"))
+    lifted = w.intrinsic("fabs", "double", w.bin("fmul", "double", x, y))
+    far_below = w.fcmp("olt", "double", lifted, w.constant("double", (1023 - 500) << 52))
+    only = w.bin("or", "i1", w.bin("xor", "i1", both, "splat (i1 true)"), far_below)
+    only = w.bin("and", "i1", small, only)
     nonzero = w.bin("and", "i1", w.fcmp("one", "double", x, w.constant("double", 0)), only)
     tiny = w.intrinsic("copysign", "double", w.constant("double", (1023 - 400) << 52), x)
     unit = w.intrinsic("copysign", "double", tiny, y)
@@ -184,7 +188,19 @@ def quotient(w: Lanes, t: str, a: str, b: str, mode: str) -> str:
 @emits("fdiv")
 def fdiv(w: Lanes, i: Instruction) -> None:
     a, b = sources(w, i)
-    finish(w, i, quotient(w, llvm(i.type), a, b, i.options["rounding"]))
+    value = quotient(w, llvm(i.type), a, b, i.options["rounding"])
+    if i.options["rounding"] == "approx":
+        value = _without_large_divisors(w, a, b, value)
+    finish(w, i, value)
+
+
+def _without_large_divisors(w: Lanes, a: str, b: str, value: str) -> str:
+    """div.approx.f32 is a·(1/b): beyond 2^126, 1/b is 0, which gives zeros, and NaN of an infinite a (PTX ISA, div)."""
+    size, infinity = w.intrinsic("fabs", "float", b), w.constant("float", 0x7F800000)
+    large = w.bin("and", "i1", w.fcmp("ogt", "float", size, w.constant("float", (126 + 127) << 23)),
+                  w.fcmp("olt", "float", size, infinity))  # fmt: skip
+    zero = w.intrinsic("copysign", "float", w.constant("float", 0), b)
+    return w.select(large, "float", w.bin("fmul", "float", a, zero), value)
 
 
 @emits("frcp")
@@ -216,22 +232,33 @@ def frsqrt(w: Lanes, i: Instruction) -> None:
     finish(w, i, w.op(f"fptrunc <{CHUNK} x double> {value} to <{CHUNK} x float>") if t == "float" else value)
 
 
+def _upper_source(w: Lanes, i: Instruction) -> str:
+    """The operand of an approximation to float64: its upper word counts, and subnormals are zeros."""
+    bits = w.bin("and", "i64", w.source(i.sources[0], "i64"), w.constant("i64", 0xFFFFFFFF00000000))
+    return _without_subnormals(w, w.cast("bitcast", bits, "i64", "double"))
+
+
+def _without_subnormals(w: Lanes, value: str) -> str:
+    """float64 with subnormals made zeros of their sign."""
+    small = w.fcmp("olt", "double", w.intrinsic("fabs", "double", value), w.constant("double", 1 << 52))
+    return w.select(small, "double", w.intrinsic("copysign", "double", w.constant("double", 0), value), value)
+
+
 def _upper_word(w: Lanes, i: Instruction, value: str) -> None:
     """The approximations to float64 give 20 bits: the lower word of the result is zero."""
+    value = _without_subnormals(w, value)
     whole = w.bin("and", "i64", w.cast("bitcast", value, "double", "i64"), w.constant("i64", 0xFFFFFFFF00000000))
     w.define(i.results[0], w.cast("bitcast", whole, "i64", "double"), "double")
 
 
 @emits("frcp64approx")
 def frcp64approx(w: Lanes, i: Instruction) -> None:
-    _upper_word(
-        w, i, w.bin("fdiv", "double", w.constant("double", 0x3FF0000000000000), w.source(i.sources[0], "double"))
-    )
+    _upper_word(w, i, w.bin("fdiv", "double", w.constant("double", 0x3FF0000000000000), _upper_source(w, i)))
 
 
 @emits("frsqrt64approx")
 def frsqrt64approx(w: Lanes, i: Instruction) -> None:
-    root = w.intrinsic("sqrt", "double", w.source(i.sources[0], "double"))
+    root = w.intrinsic("sqrt", "double", _upper_source(w, i))
     _upper_word(w, i, w.bin("fdiv", "double", w.constant("double", 0x3FF0000000000000), root))
 
 
@@ -255,7 +282,7 @@ def extreme(w: Lanes, i: Instruction, t: str, values: list[str]) -> str:
     """min or max: a number wins over a NaN (unless .NaN), and -0 lies below +0."""
     bits = {"float": "i32", "double": "i64"}[t]
     a, b = values
-    if "abs" in i.options:
+    if "xorsign" in i.options:  # .xorsign stands with .abs alone
         signs = w.bin("xor", bits, *(w.cast("bitcast", v, t, bits) for v in values))
         a, b = (w.intrinsic("fabs", t, v) for v in values)
     least = i.options["op"] == "min"

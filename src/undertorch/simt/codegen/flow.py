@@ -29,6 +29,7 @@ ENDS = {"bra", "exit", "trap", "bar.sync", "bar.arrive", "bar.red"}
 MEETINGS = {"shfl.sync", "vote.sync", "match.sync", "redux.sync", "bar.warp.sync"}
 STEPS = MEETINGS | {
     "ld", "st", "atom", "red", "cp.async", "cp.async.commit", "cp.async.wait", "activemask", "hostcall", "bar.result",
+    "fence",
 }  # fmt: skip
 WHOLE = MEETINGS | ENDS | {"hostcall", "call", "ret"} - {"bra"}
 """A guard on these becomes a branch around them."""
@@ -207,7 +208,7 @@ def _blocks(items: list[Instruction | Label], parameters: set[str]) -> list[Bloc
             fresh()
             labels[item.name] = blocks[-1].number
             continue
-        if item.name in {"nothing", "fence"}:
+        if item.name == "nothing":
             blocks[-1].count += 1
             continue
         if item.name in MEETINGS:

@@ -7,7 +7,7 @@ as if once (24 ≥ 2·11 + 2, Figueroa 1995); a fused multiply-add is not, so it
 from undertorch.simt.codegen.approximations import APPROXIMATIONS
 from undertorch.simt.codegen.floats import WORDS, extreme, saturated, wide
 from undertorch.simt.codegen.lanes import CHUNK, Lanes, emits
-from undertorch.simt.codegen.moves import halves, widened
+from undertorch.simt.codegen.moves import flushed_half, halves, widened
 from undertorch.simt.codegen.rounding import double_to_odd_float, float_to_half, to_odd, two_sum_error
 from undertorch.simt.ptx.instructions import Instruction, Operand
 
@@ -32,13 +32,6 @@ def put_halves(w: Lanes, i: Instruction, values: list[str]) -> None:
         return
     low, high = (w.cast("zext", b, "i16", "i32") for b in bits)
     w.define(i.results[0], w.bin("or", "i32", low, w.bin("shl", "i32", high, w.constant("i32", 16))), "i32")
-
-
-def flushed_half(w: Lanes, value: str) -> str:
-    """A float16 (as float32) with float16's subnormals made zeros of their sign."""
-    least = w.constant("float", 0x38800000)  # 2^-14
-    small = w.fcmp("olt", "float", w.intrinsic("fabs", "float", value), least)
-    return w.select(small, "float", w.intrinsic("copysign", "float", w.constant("float", 0), value), value)
 
 
 def fused(w: Lanes, a: str, b: str, c: str) -> str:
@@ -80,12 +73,24 @@ def _relu(w: Lanes, half: str, kind: str) -> str:
 def hsign(w: Lanes, i: Instruction) -> None:
     t = f"i{i.type.bits}"
     a = w.source(i.sources[0], t)
+    if "ftz" in i.options:
+        a = _flushed_bits(w, i, a)
     signs = 0x80008000 if i.type.lanes == 2 else 0x8000
     if i.options["op"] == "abs":
         value = w.bin("and", t, a, w.constant(t, ~signs))
     else:
         value = w.bin("xor", t, a, w.constant(t, signs))
     w.define(i.results[0], value, t)
+
+
+def _flushed_bits(w: Lanes, i: Instruction, whole: str) -> str:
+    """float16's bits, one or two in a register, with subnormals made zeros of their sign."""
+    t = f"i{i.type.bits}"
+    for place in range(i.type.lanes):
+        exponent = w.bin("and", t, whole, w.constant(t, 0x7C00 << 16 * place))
+        cut = w.bin("and", t, whole, w.constant(t, ~(0x7FFF << 16 * place)))
+        whole = w.select(w.icmp("eq", t, exponent, w.constant(t, 0)), t, cut, whole)
+    return whole
 
 
 @emits("hminmax")

@@ -104,6 +104,31 @@ def sad(w: Lanes, i: Instruction) -> None:
     put(w, i, w.bin("add", t, c, difference), i.type.bits)
 
 
+TWO_TO_52 = 0x4330000000000000
+"""As float64: added to a whole number below it, that number stands in the lowest bits."""
+
+
+def quotient(w: Lanes, type: Type, a: str, b: str) -> str:
+    """a / b towards zero; b is not 0 and nothing overflows.
+
+    CPUs divide no vectors of integers. Up to 32 bits float64 does it exactly: where a / b is no whole number it lies at
+    least 1 / b from the next one, and the error of a float64 quotient below 2³² / b is less than 2⁻²⁰ / b.
+    """
+    t, bits = f"i{type.bits}", type.bits
+    if bits == 64:
+        return w.bin("sdiv" if type.signed else "udiv", t, a, b)
+    fits = type.signed or bits < 32
+    double, word = f"<{CHUNK} x double>", "sitofp" if fits else "uitofp"
+    x, y = (w.op(f"{word} <{CHUNK} x i32> {extended(w, v, type, 32)} to {double}") for v in (a, b))
+    value = w.bin("fdiv", "double", x, y)
+    if fits:
+        whole = w.op(f"fptosi {double} {value} to <{CHUNK} x i32>")
+    else:
+        value = w.bin("fadd", "double", w.intrinsic("floor", "double", value), w.constant("double", TWO_TO_52))
+        whole = w.cast("trunc", w.cast("bitcast", value, "double", "i64"), "i64", "i32")
+    return w.cast("trunc", whole, "i32", t)
+
+
 def _divided(w: Lanes, i: Instruction, *, remainder: bool) -> None:
     """Division by zero gives all ones (and the remainder the dividend), as the GPU's code does; PTX leaves it open.
 
@@ -113,17 +138,16 @@ def _divided(w: Lanes, i: Instruction, *, remainder: bool) -> None:
     t, bits = f"i{i.type.bits}", i.type.bits
     zero = w.icmp("eq", t, b, w.constant(t, 0))
     safe = w.select(zero, t, w.constant(t, 1), b)
-    sign = "s" if i.type.signed else "u"
     if i.type.signed:
         minus = w.bin(
             "and", "i1", w.icmp("eq", t, b, w.constant(t, -1)), w.icmp("eq", t, a, w.constant(t, 1 << (bits - 1)))
         )
         safe = w.select(minus, t, w.constant(t, 1), safe)
+    value = quotient(w, i.type, a, safe)
     if remainder:
-        value = w.bin(f"{sign}rem", t, a, safe)
-        value = w.select(zero, t, a, value)
+        value = w.select(zero, t, a, w.bin("sub", t, a, w.bin("mul", t, value, safe)))
     else:
-        value = w.select(zero, t, w.constant(t, -1), w.bin(f"{sign}div", t, a, safe))
+        value = w.select(zero, t, w.constant(t, -1), value)
     put(w, i, value, bits)
 
 

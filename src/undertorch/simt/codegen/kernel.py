@@ -186,7 +186,8 @@ class KernelWriter:
         elif end.name == "bra":
             self._branch(block, end)
         elif end.name == "exit":
-            self.call(Native("leave"), ["ptr %ctx", "ptr %warp", f"i32 {self.mask}"])
+            site = self.sites[id(end)].number
+            self.call(Native("leave"), ["ptr %ctx", "ptr %warp", f"i32 {site}", f"i32 {self.mask}"])
             self.line(f"ret i32 {GO_ON}")
         elif end.name == "trap":
             site = self.sites[id(end)].number
@@ -266,7 +267,7 @@ class KernelWriter:
         ids = steps.slot_of(sources[0], "i32", 0)
         counts = steps.slot_of(sources[1] if len(sources) > 1 else Immediate(0), "i32", 1)
         then = f"i32 {block.number + 1}"
-        common = ["ptr %ctx", "ptr %warp", f"ptr {ids}", f"ptr {counts}"]
+        common = ["ptr %ctx", "ptr %warp", f"i32 {self.sites[id(end)].number}", f"ptr {ids}", f"ptr {counts}"]
         has = f"i32 {int(len(sources) > 1)}"
         if end.name == "bar.arrive":
             self.call(Native("barrier_arrive"), [*common, then, f"i32 {self.mask}"])

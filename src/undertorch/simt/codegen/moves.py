@@ -61,9 +61,26 @@ def compared(w: Lanes, i: Instruction, type: Type, a: Operand, b: Operand) -> st
     x, y = w.source(a, t), w.source(b, t)
     if type.bits == 16:
         x, y, t = widened(w, x, type), widened(w, y, type), "float"
-    if "ftz" in i.options and type.name == "f32":
-        x, y = flushed(w, x), flushed(w, y)
+    if "ftz" in i.options and type.kind == "float" and t == "float":
+        flush = flushed if type.bits == 32 else flushed_half
+        x, y = flush(w, x), flush(w, y)
     return w.fcmp(FLOAT_COMPARISONS[word], t, x, y)
+
+
+def flushed_half(w: Lanes, value: str) -> str:
+    """A float16 (as float32) with float16's subnormals made zeros of their sign."""
+    least = w.constant("float", 0x38800000)  # 2^-14
+    small = w.fcmp("olt", "float", w.intrinsic("fabs", "float", value), least)
+    return w.select(small, "float", w.intrinsic("copysign", "float", w.constant("float", 0), value), value)
+
+
+def halves_compared(w: Lanes, i: Instruction, type: Type) -> list[str]:
+    """Both comparisons of packed halves, the lower first."""
+    columns = [halves(w, s, type) for s in i.sources[:2]]
+    if "ftz" in i.options and type.kind == "float":
+        columns = [(flushed_half(w, low), flushed_half(w, high)) for low, high in columns]
+    word = FLOAT_COMPARISONS[i.options["compare"]]
+    return [w.fcmp(word, "float", x, y) for x, y in zip(*columns, strict=True)]
 
 
 def widened(w: Lanes, value: str, type: Type) -> str:
@@ -109,9 +126,7 @@ def halves(w: Lanes, operand: Operand, type: Type) -> tuple[str, str]:
 
 
 def _setp2(w: Lanes, i: Instruction, other: Operand | None) -> None:
-    a, b = halves(w, i.sources[0], i.type), halves(w, i.sources[1], i.type)
-    word = FLOAT_COMPARISONS[i.options["compare"]]
-    values = [combined(w, i, w.fcmp(word, "float", x, y), other) for x, y in zip(a, b, strict=True)]
+    values = [combined(w, i, v, other) for v in halves_compared(w, i, i.type)]
     result = i.results[0]
     if not isinstance(result, Pair):
         raise Unsupported(f"{i.text}: two results are needed")
@@ -134,15 +149,19 @@ def set_(w: Lanes, i: Instruction) -> None:
 @emits("set2")
 def set2(w: Lanes, i: Instruction) -> None:
     other = i.sources[2] if len(i.sources) == 3 else None
-    a, b = halves(w, i.sources[0], i.types[1]), halves(w, i.sources[1], i.types[1])
-    one = TRUE[i.types[0].name.removesuffix("x2")]
-    word, out = FLOAT_COMPARISONS[i.options["compare"]], w.constant("i32", 0)
-    for number, (x, y) in enumerate(zip(a, b, strict=True)):
-        value = combined(w, i, w.fcmp(word, "float", x, y), other)
+    one, out = TRUE[i.types[0].name.removesuffix("x2")], w.constant("i32", 0)
+    for number, compared_ in enumerate(halves_compared(w, i, i.types[1])):
+        value = combined(w, i, compared_, other)
         out = w.bin(
             "or", "i32", out, w.select(value, "i32", w.constant("i32", one << 16 * number), w.constant("i32", 0))
         )
     w.define(i.results[0], out, "i32")
+
+
+@emits("createpolicy")
+def createpolicy(w: Lanes, i: Instruction) -> None:
+    """A cache policy is opaque, and says nothing of values: 0."""
+    w.define(i.results[0], w.constant("i64", 0), "i64")
 
 
 @emits("selp")
@@ -205,15 +224,11 @@ def isspacep(w: Lanes, i: Instruction) -> None:
         return w.icmp("ult", "i64", w.bin("sub", "i64", value, base), w.specials(w, f"{space} bytes"))
 
     space = i.options["space"].split("::")[0]
-    if space in {"shared", "local"}:
-        w.define(i.results[0], inside(space), "i1")
-    elif space == "global":
+    if space == "global":
         either = w.bin("or", "i1", inside("shared"), inside("local"))
         w.define(i.results[0], w.bin("xor", "i1", either, "splat (i1 true)"), "i1")
     else:
-        raise Unsupported(
-            f"PTX line {i.text_line}: {i.text} is not supported: {space} memory has no window of its own."
-        )
+        w.define(i.results[0], inside(space), "i1")
 
 
 @emits("ld")

@@ -1,20 +1,30 @@
 """The runtime's functions as LLVM IR: which there are, and what the constants of one translation are."""
 
-import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from undertorch.simt.codegen.dialect import Program
 from undertorch.simt.runtime import layout
 
-HOST, SHARED, LOCAL = range(3)
-"""An address: the host's, or an offset into the block's shared memory, or into the thread's local memory."""
+if TYPE_CHECKING:
+    import ast
+
+CORE = frozenset(
+    {
+        "async_commit", "async_issue", "async_wait", "barrier_arrive", "barrier_reduce", "barrier_wait", "branch",
+        "hand_over", "learn", "leave", "note_step", "run_block", "run_blocks", "settle", "tally", "together", "trap",
+    }
+)  # fmt: skip
+"""Functions without constants of their own: they are one object, which the others call."""
 
 
 @cache
-def sources() -> dict[str, ast.FunctionDef]:
+def sources() -> "dict[str, ast.FunctionDef]":
     """The runtime's functions by name, as syntax trees: their files are read, never imported."""
+    import ast
+
     folder = Path(layout.__file__).parent / "native"
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))]
     return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -24,9 +34,6 @@ ALWAYS: dict[str, object] = {
     **{name: value for name, value in vars(layout).items() if name.isupper() and isinstance(value, int)},
     "BARRIER_BYTES": layout.BARRIER.itemsize,
     "COPY_BYTES": layout.COPY.itemsize,
-    "HOST": HOST,
-    "SHARED": SHARED,
-    "LOCAL": LOCAL,
 }
 
 
@@ -43,19 +50,30 @@ class Native:
         return "_".join(["rt", self.name, *(str(value).replace(" ", "") for _, value in self.constants)])
 
     def text(self) -> str:
-        """Its IR, with all that it calls."""
-        return Program(sources(), ALWAYS | dict(self.constants)).text(self.name, self.symbol)
+        """Its IR, with all that it calls; of the core only the names."""
+        elsewhere = {name: f"rt_{name}" for name in CORE}
+        return _translated({self.name: self.symbol}, ALWAYS | dict(self.constants), elsewhere)
+
+
+def core_text() -> str:
+    """The IR of the core."""
+    return _translated({name: f"rt_{name}" for name in sorted(CORE)}, ALWAYS, {})
+
+
+def _translated(exported: Mapping[str, str], constants: Mapping[str, object], elsewhere: Mapping[str, str]) -> str:
+    from undertorch.simt.codegen.dialect import Program  # most processes find the runtime's objects on disk
+
+    return Program(sources(), constants, elsewhere=elsewhere).text(exported)
 
 
 def access_function(
     *, space: int, store: bool, memory: int, register: int, signed: bool, count: int, address: int, level: int
 ) -> Native:
     """A load or store: bits of the memory's element, of the register, of the address register."""
-    total = memory // 8 * count
     return Native(
         "access",
         (
-            *_address_constants(space, total, address, level, memory // 8, count),
+            *_address_constants(space, address, level, memory // 8, count),
             ("STORE", int(store)),
             ("M", f"i{memory}"),
             ("R", f"i{register}"),
@@ -71,7 +89,7 @@ def atomic_function(
     return Native(
         "atomics",
         (
-            *_address_constants(space, bits // 8, address, level, bits // 8, 1),
+            *_address_constants(space, address, level, bits // 8, 1),
             ("STORE", 1),
             ("M", f"i{bits}"),
             ("KIND", kind),
@@ -83,16 +101,11 @@ def atomic_function(
 
 
 def _address_constants(
-    space: int, total: int, address: int, level: int, element: int, count: int
+    space: int, address: int, level: int, element: int, count: int
 ) -> tuple[tuple[str, object], ...]:
-    passes = max(1, total // 4)
-    return (
-        ("SPACE", space), ("BYTES", element), ("COUNT", count), ("A", f"i{address}"), ("LEVEL", level),
-        ("PASSES", passes), ("LANES_A_PASS", 32 // passes), ("LANES_OF_PASS", (1 << 32 // passes) - 1),
-        ("BANKS_A_PASS", 32 // passes), ("WORD_SHIFT", max(2, total.bit_length() - 1)),
-    )  # fmt: skip
+    return (("SPACE", space), ("BYTES", element), ("COUNT", count), ("A", f"i{address}"), ("LEVEL", level))
 
 
-def async_function(*, bytes: int, to: int, source: int, level: int) -> Native:
+def async_function(*, bytes: int, to: int, source: int) -> Native:
     """cp.async of 4, 8 or 16 bytes."""
-    return Native("async_copy", (("SIZE", bytes), ("T", f"i{to}"), ("S", f"i{source}"), ("LEVEL", level)))
+    return Native("async_copy", (("SIZE", bytes), ("T", f"i{to}"), ("S", f"i{source}")))

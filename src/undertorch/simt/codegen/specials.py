@@ -1,10 +1,10 @@
 """Special registers, addresses of variables and bases of windows, as 8 lanes each."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from undertorch.simt.codegen.integers import lane_numbers
 from undertorch.simt.codegen.lanes import CHUNK, Lanes
+from undertorch.simt.codegen.places import Places
 from undertorch.simt.errors import Unsupported
 from undertorch.simt.ptx.instructions import Symbol
 from undertorch.simt.runtime.layout import BLOCK, CONTEXT, WARP_STATE, field_offset
@@ -13,13 +13,8 @@ AXIS = {"x": 0, "y": 1, "z": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Addresses:
-    """Where variables lie: offsets in shared and local memory and the parameters, numbers in the table of symbols."""
-
-    shared: Mapping[str, int]
-    local: Mapping[str, int]
-    parameters: Mapping[str, int]
-    symbols: Mapping[str, int]
+class Addresses(Places):
+    """Places, as IR."""
 
     def of(self, w: Lanes, symbol: Symbol) -> str:
         """A variable's address in its space, as <8 x i64>."""

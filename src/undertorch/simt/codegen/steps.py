@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from undertorch.simt.codegen.lanes import immediate_bits
-from undertorch.simt.codegen.native import HOST, LOCAL, SHARED, Native, access_function, atomic_function
+from undertorch.simt.codegen.native import Native, access_function, async_function, atomic_function
 from undertorch.simt.codegen.sites import space_of
 from undertorch.simt.errors import PtxError, Unsupported
 from undertorch.simt.ptx.instructions import (
@@ -20,7 +20,18 @@ from undertorch.simt.ptx.instructions import (
     Special,
     Symbol,
 )
-from undertorch.simt.runtime.layout import GO_ON, WARP_STATE, field_offset
+from undertorch.simt.runtime.layout import (
+    ASSERT,
+    FENCE,
+    GO_ON,
+    HOST,
+    LOCAL,
+    PRINT,
+    SHARED,
+    WARP_STATE,
+    WARP_SYNC,
+    field_offset,
+)
 
 if TYPE_CHECKING:
     from undertorch.simt.codegen.kernel import KernelWriter
@@ -65,7 +76,9 @@ class StepWriter:
             case "bar.result":
                 self._barrier_result()
             case "bar.warp.sync":
-                pass
+                self._note(WARP_SYNC)
+            case "fence":
+                self._note(FENCE)
             case "hostcall":
                 self._host()
             case "cp.async" | "cp.async.commit" | "cp.async.wait":
@@ -153,6 +166,17 @@ class StepWriter:
         bits = self.predicate(Negated(guard) if self.instruction.guard_negated else guard)
         return kernel.op(f"and i32 {bits}, {kernel.mask}")
 
+    def _number(self) -> str:
+        """The site's number, as an argument."""
+        return f"i32 {self.kernel.sites[id(self.instruction)].number}"
+
+    def _note(self, kind: int) -> None:
+        """With events, one that has no addresses."""
+        if self.kernel.level > 1:
+            self._void(
+                "note_step", (), ["ptr %ctx", "ptr %warp", self._number(), f"i32 {kind}", f"i32 {self.active()}"]
+            )
+
     def _void(self, name: str, constants: tuple[tuple[str, object], ...], arguments: list[str]) -> None:
         self.kernel.call(Native(name, constants), arguments, "void")
 
@@ -217,7 +241,7 @@ class StepWriter:
         arguments = [
             "ptr %ctx",
             "ptr %warp",
-            f"i32 {kernel.sites[id(i)].number}",
+            self._number(),
             f"ptr {where}",
             f"i64 {address.offset}",
             f"i32 {self.active()}",
@@ -232,9 +256,11 @@ class StepWriter:
         assert isinstance(address, Address)
         space, t = self._space(address), f"i{i.type.bits}"
         kind, op, floating, up = atomic_operation(i)
+        if op == "fadd" and i.type.name == "f32" and space == HOST:
+            kind = 5
         out = self.result(results[0], i.type.bits, 0) if results else self.scratch(0)
         a = self.slot_of(sources[1], t, 1)
-        b = self.slot_of(sources[2], t, 2) if len(sources) > 2 else a
+        b = self.slot_of(sources[2], t, 2) if i.options["op"] == "cas" else a  # the last one may be a cache policy
         where, width = self._address(address, space)
         native = atomic_function(
             space=space, bits=i.type.bits, address=width, level=kernel.level, kind=kind, op=op, floating=floating, up=up
@@ -242,7 +268,7 @@ class StepWriter:
         arguments = [
             "ptr %ctx",
             "ptr %warp",
-            f"i32 {kernel.sites[id(i)].number}",
+            self._number(),
             f"ptr {where}",
             f"i64 {address.offset}",
             f"i32 {self.active()}",
@@ -324,8 +350,6 @@ class StepWriter:
     # -- the host
 
     def _host(self) -> None:
-        from undertorch.simt.runtime.layout import ASSERT, PRINT
-
         kernel, i = self.kernel, self.instruction
         function = i.sources[1]
         assert isinstance(function, Symbol)
@@ -339,14 +363,13 @@ class StepWriter:
     def _asynchronous(self) -> None:
         i, kernel = self.instruction, self.kernel
         if i.name == "cp.async.commit":
-            self._void("async_commit", (), ["ptr %warp", f"i32 {self.active()}"])
+            self._void("async_commit", (), ["ptr %ctx", "ptr %warp", self._number(), f"i32 {self.active()}"])
             return
         if i.name == "cp.async.wait":
             keep = i.sources[0].bits if i.sources and isinstance(i.sources[0], Immediate) else 0
             everything = int(not i.sources)
-            self._void(
-                "async_wait", (), ["ptr %ctx", "ptr %warp", f"i32 {keep}", f"i32 {everything}", f"i32 {self.active()}"]
-            )
+            groups = [f"i32 {keep}", f"i32 {everything}"]
+            self._void("async_wait", (), ["ptr %ctx", "ptr %warp", self._number(), *groups, f"i32 {self.active()}"])
             return
         to, source, size = i.sources[:3]
         assert isinstance(to, Address)
@@ -356,13 +379,11 @@ class StepWriter:
         count = self.slot_of(rest[0] if rest else size, "i32", 2)
         where_to, to_width = self._address(to, SHARED)
         where_from, from_width = self._address(source, HOST)
-        from undertorch.simt.codegen.native import async_function
-
-        native = async_function(bytes=size.bits, to=to_width, source=from_width, level=kernel.level)
+        native = async_function(bytes=size.bits, to=to_width, source=from_width)
         arguments = [
             "ptr %ctx",
             "ptr %warp",
-            f"i32 {kernel.sites[id(i)].number}",
+            self._number(),
             f"ptr {where_to}",
             f"i64 {to.offset}",
             f"ptr {where_from}",
@@ -382,7 +403,7 @@ def atomic_operation(i: Instruction) -> tuple[int, str, str, bool]:
         return 3, "add", integer, op == "inc"
     if i.type.floating and op == "add":
         if i.type.lanes == 2 or i.type.kind == "brain":
-            raise Unsupported(f"PTX line {i.text_line}: {i.text} is not supported yet.")
+            return 4, "fadd", "half" if i.type.kind == "float" else "f32", False
         return 2, "fadd", {16: "half", 32: "f32", 64: "f64"}[i.type.bits], False
     if op in {"min", "max"}:
         return 0, op if i.type.signed else f"u{op}", integer, False

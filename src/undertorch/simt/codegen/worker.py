@@ -1,7 +1,8 @@
 """LLVM in a process of its own: an assertion in it ends that process, and becomes a sentence here.
 
-Requests and answers on stdin and stdout are a length (8 bytes, little-endian) and that many bytes: IR text with the
-optimisation level before it, one answer `+` and object code, or `-` and what is wrong.
+It is run as a file, with the folder that holds llvmlite, and imports nothing else. Requests and answers on stdin and
+stdout are a length (8 bytes, little-endian) and that many bytes: IR text with the optimisation level before it, one
+answer `+` and object code, or `-` and what is wrong.
 """
 
 import struct
@@ -23,7 +24,9 @@ def compile_module(text: str, level: int) -> bytes:
         codemodel="jitdefault",
     )
     if level:
+        # What vectors there are stand in the text; unrolling costs more time here than it saves later.
         options = llvm.create_pipeline_tuning_options(speed_level=level)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
         builder = llvm.create_pass_builder(target, options)
         builder.getModulePassManager().run(module, builder)
     return bytes(target.emit_object(module))
@@ -69,4 +72,5 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
     serve()

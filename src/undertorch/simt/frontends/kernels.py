@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from undertorch.records import Gpu
 from undertorch.simt.errors import BadLaunch
+from undertorch.simt.frontends.gpu import Modules, device_of, launch_on_gpu
+from undertorch.simt.frontends.torch_op import without_values
 from undertorch.simt.launch import Dim, Memory, Result, launch
 from undertorch.simt.program import parsed
 
@@ -43,6 +45,7 @@ class KernelFile:
     default: Setting
     """Outside of any `with undertorch.machine(…)`."""
     memory: Memory = field(default_factory=Memory)
+    modules: Modules = field(default_factory=Modules)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -83,12 +86,25 @@ class Sized:
     block: Dim
     dynamic_shared: int
 
-    def __call__(self, *arguments: object) -> Result:
-        """Runs it to its end. Raises what `launch` raises."""
-        setting = CURRENT.get() or self.kernel.file.default
+    def __call__(self, *arguments: object) -> Result | None:
+        """Runs it to its end on the machine; on tensors of a GPU it is put into torch's current stream there.
+
+        On fake tensors, which have no values, it does nothing and answers None.
+        Raises what `launch` and `launch_on_gpu` raise.
+        """
+        file, name = self.kernel.file, self.kernel.name
+        if without_values(arguments):
+            return None
+        if device_of(arguments) is not None:
+            if CURRENT.get() is not None:
+                raise BadLaunch("Tensors on a GPU cannot be run by undertorch.machine(): move them with .cpu().")
+            return launch_on_gpu(
+                file.text, name, self.grid, self.block, self.dynamic_shared, arguments, modules=file.modules
+            )
+        setting = CURRENT.get() or file.default
         return launch(
-            self.kernel.file.text,
-            self.kernel.name,
+            file.text,
+            name,
             self.grid,
             self.block,
             arguments,
@@ -97,5 +113,5 @@ class Sized:
             instrument=setting.instrument,
             seed=setting.seed,
             threads=setting.threads,
-            memory=self.kernel.file.memory,
+            memory=file.memory,
         )

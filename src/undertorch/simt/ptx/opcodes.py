@@ -6,7 +6,7 @@ the PTX ISA gives them under "PTX ISA Notes" and "Target ISA Notes"; 7.0 and sm_
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 from undertorch.simt.ptx.types import TYPES, Type
@@ -18,7 +18,7 @@ SETS = {
     "i32": "u32|s32",
     "bits": "b16|b32|b64",
     "logic": "pred|b16|b32|b64",
-    "any": "b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f16|bf16|f32|f64",
+    "any": "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|bf16|f32|f64",
     "register": "pred|b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64|f16|bf16|f16x2|bf16x2",
     "half": "f16|f16x2|bf16|bf16x2",
     "f16s": "f16|f16x2",
@@ -34,7 +34,7 @@ SETS = {
     "scope": "cta|cluster|gpu|sys",
     "cop": "ca|cg|cs|lu|cv|wb|wt|nc",
     "hint": r"L1::\w+|L2::\w+|L2::cache_hint|unified",
-    "vector": "v2|v4|v8",
+    "vector": "v2|v4",
     "atomspace": "global|shared::cta|shared",
     "window": "global|shared::cta|shared|local|const|param::entry|param",
 }
@@ -54,8 +54,17 @@ class Form:
     cost: str = "alu"
     converge: bool = False
     """Threads of a member mask, or of a barrier, meet here."""
-    regex: "re.Pattern[str]" = field(repr=False, compare=False)
-    options: tuple[str, ...] = ()
+
+    @property
+    def regex(self) -> "re.Pattern[str]":
+        """What its opcodes match, with a group for each place that may differ."""
+        return _regex(self.pattern)
+
+    @property
+    def first_words(self) -> tuple[str, ...]:
+        """What stands before the first dot of its opcodes."""
+        word = self.pattern.split(".", maxsplit=1)[0]
+        return tuple(word.strip("<>").split(":")[-1].split("|"))
 
     @property
     def results(self) -> int:
@@ -86,9 +95,9 @@ NAMED = re.compile(r"(\w+):(?!:)(.*)")
 PIECE = re.compile(r"(?:\.?)(<[^>]+>|[A-Za-z0-9_:]+)(\?)?")
 
 
-def _regex(pattern: str) -> tuple["re.Pattern[str]", tuple[str, ...]]:
-    out, options = "", []
-    types = 0
+@cache  # compiled when a file first has such an opcode: the whole table takes longer than a small kernel
+def _regex(pattern: str) -> "re.Pattern[str]":
+    out, types = "", 0
     for number, found in enumerate(PIECE.finditer(pattern)):
         piece, optional = found.group(1), found.group(2)
         if piece.startswith("<"):
@@ -98,7 +107,6 @@ def _regex(pattern: str) -> tuple["re.Pattern[str]", tuple[str, ...]]:
             if set(choices.split("|")) <= TYPES.keys() and not name:
                 name, types = f"type{types}", types + 1
             group = f"(?P<{name}>{choices})" if name else f"(?:{choices})"
-            options.append(name)
         elif piece in TYPES:
             group, types = f"(?P<type{types}>{piece})", types + 1
         elif optional:
@@ -107,7 +115,7 @@ def _regex(pattern: str) -> tuple["re.Pattern[str]", tuple[str, ...]]:
             group = piece
         dot = "" if number == 0 else r"\."
         out += f"(?:{dot}{group})?" if optional else f"{dot}{group}"
-    return re.compile(out + r"\Z"), tuple(o for o in options if o)
+    return re.compile(out + r"\Z")
 
 
 def _form(  # the columns of the table
@@ -119,7 +127,6 @@ def _form(  # the columns of the table
     target: int = 70,
     converge: bool = False,
 ) -> Form:
-    regex, options = _regex(pattern)
     named = name or pattern.split(".", maxsplit=1)[0]
     return Form(
         pattern=pattern,
@@ -129,8 +136,6 @@ def _form(  # the columns of the table
         target=target,
         cost=cost,
         converge=converge,
-        regex=regex,
-        options=options,
     )
 
 
@@ -251,7 +256,7 @@ MOVE = (
     _form("cvt.pack.sat.<u8|s8>.s32.b32", "d a b c", name="cvtpack8", cost="convert", target=72),
     _form("cvta.<space:window>.<u32|u64>", "d a"),
     _form("cvta.to.<space:window>.<u32|u64>", "d a", name="cvtato"),
-    _form("isspacep.<space:window>", "d a"),
+    _form("isspacep.<space:global|shared::cta|shared|local>", "d a"),
 )
 
 MEMORY = (
@@ -276,25 +281,44 @@ MEMORY = (
     _form("discard.<global>?.L2", "[a] b", name="nothing", cost="memory"),
     _form(
         "atom.<order:order>?.<scope:scope>?.<space:atomspace>?.<op:add|min|max|inc|dec|and|or|xor|exch>.<hint>?.<b32|b64|u32|u64|s32|s64|f32|f64>",
-        "d [a] b",
+        "d [a] b c?",
         cost="atomic",
     ),
     _form(
         "atom.<order:order>?.<scope:scope>?.<space:atomspace>?.<op:add>.<noftz:noftz>.<hint>?.<half>",
-        "d [a] b",
+        "d [a] b c?",
         cost="atomic",
     ),
-    _form("atom.<order:order>?.<scope:scope>?.<space:atomspace>?.<op:cas>.<hint>?.<bits>", "d [a] b c", cost="atomic"),
+    _form(
+        "atom.<order:order>?.<scope:scope>?.<space:atomspace>?.<op:cas>.<hint>?.<bits>", "d [a] b c e?", cost="atomic"
+    ),
     _form(
         "red.<order:order>?.<scope:scope>?.<space:atomspace>?.<op:add|min|max|inc|dec|and|or|xor>.<hint>?.<b32|b64|u32|u64|s32|s64|f32|f64>",
-        "[a] b",
+        "[a] b c?",
         cost="atomic",
     ),
     _form(
         "red.<order:order>?.<scope:scope>?.<space:atomspace>?.<op:add>.<noftz:noftz>.<hint>?.<half>",
-        "[a] b",
+        "[a] b c?",
         cost="atomic",
     ),
+    _form(
+        "createpolicy.fractional.<first:L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged>"
+        ".<second:L2::evict_first|L2::evict_unchanged>?.b64",
+        "d a?",
+        name="createpolicy",
+        since=(7, 4),
+        target=80,
+    ),
+    _form(
+        "createpolicy.range.<global>?.<first:L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged>"
+        ".<second:L2::evict_first|L2::evict_unchanged>?.b64",
+        "d [a] b c",
+        name="createpolicy",
+        since=(7, 4),
+        target=80,
+    ),
+    _form("createpolicy.cvt.L2.b64", "d a", name="createpolicy", since=(7, 4), target=80),
     _form("<membar|fence>.<level:cta|gl|sys|gpu|cluster>", "", name="fence", cost="memory"),
     _form("fence.<order:sc|acq_rel|acquire|release>.<scope:scope>", "", cost="memory"),
     _form(
@@ -344,16 +368,39 @@ FORMS = (*INTEGER, *LOGIC, *FLOAT, *HALF, *COMPARE, *MOVE, *MEMORY, *CONTROL, *W
 
 
 @cache
+def _by_first_word() -> dict[str, list[Form]]:
+    found: dict[str, list[Form]] = {}
+    for form in FORMS:
+        for word in form.first_words:
+            found.setdefault(word, []).append(form)
+    return found
+
+
+@cache
 def match(opcode: str) -> Match | None:
     """The form that an opcode, such as `fma.rn.ftz.f32`, is an instance of; None where there is none."""
-    for form in FORMS:
-        found = form.regex.match(opcode)
+    written = _in_order(opcode)
+    for form in _by_first_word().get(opcode.split(".", maxsplit=1)[0], ()):
+        found = form.regex.match(written)
         if found:
             given = {k: v for k, v in found.groupdict().items() if v is not None}
             types = tuple(TYPES[v] for k, v in given.items() if k.startswith("type"))
             options = {k: v for k, v in given.items() if not k.startswith("type")}
             return Match(form=form, types=types, options={**options, **_first(form, opcode)})
     return None
+
+
+PLACES = (SETS["order"], SETS["scope"], SETS["atomspace"], "add|min|max|inc|dec|and|or|xor|exch|cas", "noftz")
+
+
+def _in_order(opcode: str) -> str:
+    """atom, red and vote as the ISA spells them: ptxas takes their modifiers in any order, and libraries use that."""
+    first, *words = opcode.split(".")
+    if first == "vote" and words[1:2] == ["sync"]:
+        words[:2] = words[1::-1]
+    elif first in {"atom", "red"}:
+        words.sort(key=lambda word: next((n for n, of in enumerate(PLACES) if word in of.split("|")), len(PLACES)))
+    return ".".join((first, *words))
 
 
 def _first(form: Form, opcode: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Arguments of a launch, and the memory that they give it."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from undertorch.simt.runtime.layout import BUFFER, READ_ONLY
 
 ALIGNMENT = 512
 """Of what cudaMalloc returns. Sectors are counted as if every buffer were aligned so."""
+POINTER = 8
+"""Bytes of an address."""
 FIRST_VIRTUAL = 0x7F0000000000
 
 
@@ -45,43 +47,84 @@ class Buffers:
         return rows
 
 
-def pack(parameters: Sequence[Variable], arguments: Sequence[object], buffers: Buffers) -> bytearray:
-    """The parameters' bytes as the kernel reads them. Raises BadLaunch where arguments do not fit."""
+Place = Callable[[object], int | None]
+"""The address that stands for an argument, where it is memory; None where it is a value. Raises TypeError."""
+
+
+def values(parameters: Sequence[Variable], arguments: Sequence[object], place: Place) -> list[bytes]:
+    """Each parameter's bytes. Raises BadLaunch where arguments do not fit."""
     if len(parameters) != len(arguments):
         raise BadLaunch(f"The kernel takes {len(parameters)} arguments, and {len(arguments)} were given.")
-    out = bytearray()
+    out = []
     for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
-        out += bytes(-len(out) % parameter.align)
         try:
-            out += _bytes(parameter, argument, buffers)
-        except (struct.error, OverflowError, TypeError, ValueError) as error:
+            out.append(_bytes(parameter, argument, place))
+        except (struct.error, OverflowError, RuntimeError, TypeError, ValueError) as error:  # RuntimeError: torch's
             raise BadLaunch(f"Argument {number} ({parameter.name}): {error}") from None
     return out
 
 
-def _bytes(parameter: Variable, argument: object, buffers: Buffers) -> bytes:
-    size = parameter.size
-    if isinstance(argument, np.ndarray):
-        return struct.pack("<Q", _array(argument, buffers))
-    if hasattr(argument, "untyped_storage"):
-        return struct.pack("<Q", _tensor(argument, buffers))
-    if isinstance(argument, bytes | bytearray | memoryview):
+def pack(parameters: Sequence[Variable], arguments: Sequence[object], buffers: Buffers) -> bytearray:
+    """The parameters' bytes as the kernel reads them; what is memory is added to the launch's buffers."""
+
+    def place(argument: object) -> int | None:
+        if isinstance(argument, np.ndarray):
+            return _array(argument, buffers)
+        return _tensor(argument, buffers) if hasattr(argument, "untyped_storage") else None
+
+    out = bytearray()
+    for parameter, value in zip(parameters, values(parameters, arguments, place), strict=True):
+        out += bytes(-len(out) % parameter.align) + value
+    return out
+
+
+def _bytes(parameter: Variable, argument: object, place: Place) -> bytes:
+    size, type = parameter.size, parameter.type
+    scalar = _scalar(parameter, argument)
+    address = place(argument) if scalar is None else None
+    if scalar is not None:
+        given = scalar
+    elif address is not None:
+        given = struct.pack("<Q", address)
+    elif isinstance(argument, bytes | bytearray | memoryview):
         given = bytes(argument)
     elif isinstance(argument, np.generic):
         given = argument.tobytes()
-    elif isinstance(argument, float) or (parameter.type is not None and parameter.type.floating):
-        given = struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], float(argument))  # type: ignore[arg-type]
     elif argument is None:
         given = bytes(size)
-    elif isinstance(argument, int):
+    elif isinstance(argument, int) and not (type is not None and type.floating):
         given = (int(argument) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
         if not -(1 << (8 * size - 1)) <= argument < 1 << 8 * size:
             raise ValueError(f"{argument} does not fit into {size} bytes")
+    elif isinstance(argument, int | float):
+        given = _float(float(argument), parameter)
     else:
-        raise TypeError(f"a {type(argument).__name__} cannot be passed to a kernel")
+        raise TypeError(f"a {argument.__class__.__name__} cannot be passed to a kernel")
     if len(given) != size:
         raise ValueError(f"it has {len(given)} bytes, and the kernel takes {size}")
     return given
+
+
+def _scalar(parameter: Variable, argument: Any) -> bytes | None:
+    """A torch tensor without dimensions as a value, where the parameter is too narrow for an address; else None."""
+    if parameter.size >= POINTER or not hasattr(argument, "untyped_storage") or argument.dim():
+        return None
+    import torch
+
+    value = argument.detach().cpu().reshape(1).view(torch.uint8)
+    return bytes(value.tolist())
+
+
+def _float(value: float, parameter: Variable) -> bytes:
+    """A Python float as the parameter's type; of two bytes without a type it cannot be told which half they are."""
+    size, type = parameter.size, parameter.type
+    if type is not None and type.kind in {"signed", "unsigned"}:
+        raise TypeError(f"the kernel takes an integer ({type.name}), and {value!r} is none")
+    if size == 2 and not (type is not None and type.name == "f16"):
+        raise TypeError(
+            "2 bytes may be float16 or bfloat16: pass a tensor without dimensions, which says, or np.float16"
+        )
+    return struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], value) if size in {2, 4, 8} else b""
 
 
 def _array(array: "np.ndarray[Any, Any]", buffers: Buffers) -> int:
@@ -95,6 +138,8 @@ def _tensor(tensor: Any, buffers: Buffers) -> int:
     """As for an array: a torch tensor's whole storage."""
     if tensor.device.type != "cpu":
         raise TypeError(f"a tensor on {tensor.device} is not in this machine's memory; move it with .cpu()")
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(f"a tensor of layout {tensor.layout} has no memory that a kernel could read; pass its parts")
     storage = tensor.untyped_storage()
     buffers.add(storage.data_ptr(), storage.nbytes(), owner=tensor)
     return int(tensor.data_ptr())

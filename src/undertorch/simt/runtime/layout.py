@@ -30,6 +30,13 @@ NOBODY = 0xFFFFFFFF
 LEADER_STEPS = 512
 """Groups of lanes that a leader's turn lasts: long enough for a critical section."""
 
+SCATTERED, NEIGHBOURS, UNIFORM, REFUSED = range(4)
+LESSONS = 64
+"""A memory instruction learns the first so many patterns of addresses that it meets, then each so many-th."""
+
+HOST, SHARED, LOCAL, NOWHERE = range(4)
+"""What an address is: the host's, or an offset into the block's shared memory, or into the thread's local memory."""
+
 FAULTS = ("none", "out-of-bounds", "misaligned", "trap", "assert", "host")
 
 BARRIERS = 16
@@ -55,37 +62,54 @@ READ_ONLY = 1
 
 SITE = np.dtype(
     [
+        # What the last pattern of addresses came to: most accesses repeat it, moved.
+        ("pattern", np.uint64, (WARP,)),  # less the first lane's address
         ("base", np.uint64),  # the buffer that was found last
         ("bytes", np.uint64),
         ("delta", np.uint64),  # virtual minus host address
-        ("flags", np.uint64),
         ("requests", np.uint64),
         ("lanes", np.uint64),
         ("units", np.uint64),  # sectors or wavefronts
         ("ideal", np.uint64),
-        # What the last pattern of addresses came to: most accesses repeat it, moved.
-        ("pattern", np.uint64, (WARP,)),  # less the first lane's address
         ("pattern_mask", np.int32),
         ("pattern_phase", np.int32),  # the first address within a sector, or a word
         ("pattern_units", np.uint64),
+        ("pattern_ideal", np.uint64),
+        ("low", np.uint64),  # the least first address, from its space's start, that such an access may have
+        ("room", np.uint64),  # how many there are
+        ("shape", np.int32),  # SCATTERED, NEIGHBOURS or UNIFORM
+        ("misses", np.int32),  # accesses of another pattern than the last
+        ("padding", np.uint8, (24,)),
     ],
     align=True,
 )
-"""One memory instruction of the kernel."""
+"""One memory instruction of the kernel. A whole number of cache lines: vectors of addresses never straddle two."""
+
+# Kinds of events: events.EventKind says what each means.
+ACCESS, VALUES, ISSUED, COMMITTED, COMPLETED, ARRIVED, OPENED, WARP_SYNC, FENCE, EXIT = range(10)
+
+EVENT_ROWS = 8
+"""The most rows that belong together."""
 
 EVENT = np.dtype(
     [
-        ("sequence", np.uint64),
+        ("addresses", np.uint64, (WARP,)),
         ("block", np.uint64),  # linear
         ("site", np.uint32),
         ("warp", np.uint32),
-        ("mask", np.uint32),
-        ("phase", np.uint32),  # of barrier 0 of the block
-        ("addresses", np.uint64, (WARP,)),
+        ("mask", np.uint32),  # of lanes
+        ("phase", np.uint32),  # of barrier 0 of the block; of a barrier's own events, its own
+        ("kind", np.uint32),
+        ("space", np.uint32),  # HOST, SHARED or LOCAL
+        ("bytes", np.uint32),  # of a lane
+        ("number", np.int32),  # of a barrier, a group of cp.async, or 8 bytes of a value
+        ("count", np.uint32),  # of threads that a barrier expects (0: the block's), or that it had
+        ("padding", np.uint8, (20,)),
     ],
     align=True,
 )
-"""What happened; what the site is (space, bytes, order, scope, proxy) stands once in the kernel's list of sites."""
+assert SITE.itemsize % 64 == EVENT.itemsize % 64 == 0
+"""What happened; what the site is (order, scope, proxy, source line) stands once in the kernel's list of sites."""
 
 CONTEXT = np.dtype(
     [
@@ -123,6 +147,7 @@ CONTEXT = np.dtype(
         ("ntid", np.int32, (3,)),
         ("order", np.int32),  # of a block's warps: 0 ascending, else a seed
         ("progress", np.int32),  # warps that ended and barriers that opened
+        ("level", np.int32),  # of instrumentation: 0 none, 1 counters, 2 events too
     ],
     align=True,
 )
@@ -174,8 +199,6 @@ COPY = np.dtype(
         ("fill", np.int32),
         ("lane", np.int32),
         ("group", np.int32),
-        ("site", np.int32),
-        ("live", np.int32),
     ],
     align=True,
 )

@@ -1,8 +1,9 @@
 """Kernels in a row that wait for memory and hand one tensor on: fused, what lies between them stays on the chip."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from undertorch.records import Kind, Op, Phase, Where
 from undertorch.steps.advice.dataflow import PHASES, Queue, Saving, largest
@@ -15,6 +16,9 @@ NOT_FUSED = frozenset({"aten::cat", "aten::stack", "aten::index", "aten::index_p
 
 OPEN = 64
 """Chains that can still be added to; in a step, what belongs together follows soon."""
+
+LINKS = 6
+"""Links of a chain that are named."""
 
 ACTIVATIONS = ("gelu", "silu", "relu", "sigmoid", "tanh", "hardswish", "mish", "elu", "softplus")
 
@@ -168,13 +172,17 @@ def _saving(queue: Queue, family: str, some: list[list[int]]) -> Saving | None:
         saves_us=saved_us,
         saves_bytes=saved_bytes,
         what=(
-            f"{queue.launches(every):,} launches in {len(worth):,} chains (most often {_names(queue, worth)}) hand "
+            f"{queue.launches(every):,} launches in {_chains(len(worth))}{_names(queue, worth)}) hand "
             "their tensors on through memory, "
             f"{moved / max(1, moved - saved_bytes):.1f} times the bytes that one kernel for "
             "each chain would move. torch.compile of the module or function that holds these lines makes such kernels."
         ),
         op=_op(queue, family, every),
     )
+
+
+def _chains(number: int) -> str:
+    return "a chain (" if number == 1 else f"{number:,} chains (most often "
 
 
 def _op(queue: Queue, family: str, ops: Collection[int]) -> str | None:
@@ -187,5 +195,15 @@ def _op(queue: Queue, family: str, ops: Collection[int]) -> str | None:
 
 def _names(queue: Queue, some: list[list[int]]) -> str:
     """The most frequent chain, by the names of its Ops."""
-    spelled = [" + ".join(queue.ops[number].name.removeprefix("aten::").strip("_") for number in ops) for ops in some]
-    return max(spelled, key=lambda name: (spelled.count(name), -len(name), name))
+    named = Counter(tuple(queue.ops[number].name.removeprefix("aten::").strip("_") for number in ops) for ops in some)
+    most = max(named, key=lambda names: (named[names], -len(names), names))
+    return _spelled(most)
+
+
+def _spelled(names: Sequence[str]) -> str:
+    """`add + native_layer_norm + to_copy`; what is repeated stands once, and a long chain is cut."""
+    parts = []
+    for name, repeated in groupby(names):
+        times = len(list(repeated))
+        parts.append(f"{name} {times:,}×" if times > 2 else " + ".join([name] * times))
+    return " + ".join([*parts[:LINKS], *(["…"] if len(parts) > LINKS else [])])

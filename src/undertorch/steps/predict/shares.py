@@ -31,6 +31,8 @@ INSTRUCTIONS_PER_THREAD: tuple[Row, ...] = (
     # Offsets from strides by integer division: add with a broadcast bias, 25.2 M elements, two a thread, took 76 µs.
     Row(pattern=r"^elementwise_kernel<128, 2", value=200),
     Row(pattern=r"^elementwise_kernel<128, 4", value=370),
+    # cuDNN turns images between layouts, 32 × 32 of them a block: 25.7 MB each way of bfloat16 took 24 µs.
+    Row(pattern=r"^(nchwToNhwc|nhwcToNchw)Kernel", value=240),
     # Bfloat16 GELU computes tanh in float32: 25.2 M elements, eight a thread, took 34 µs; its backward, 100 M, 155 µs.
     Row(pattern=r"^vectorized_elementwise_kernel<8.*gelu_backward", value=410),
     Row(pattern=r"^vectorized_elementwise_kernel<8.*gelu", value=330),
@@ -55,11 +57,20 @@ class PeakShare:
     value: float
     memory: float = 0.0
     """Times of the memory term that come on top, where loads and arithmetic do not overlap."""
+    older: bool = False
+    """Whether it was built for GPUs before Hopper: its instructions do as much in a clock of any newer SM, however much
+    more that SM's own could do. `value` is the share of the H200's peak."""
 
+
+H200_A_CLOCK = {Math.TENSOR_BF16: 4096, Math.TENSOR_FP16: 4096, Math.TENSOR_TF32: 2048}
+"""Operations of an H200's SM in a clock: its peak over 132 SMs at 1830 MHz."""
+
+OLDER_AT_MOST = 0.76
+"""Share of its own peak that a GPU reaches with such kernels at most: what the H200 reaches with its own."""
 
 PEAK_SHARES: tuple[PeakShare, ...] = (
     # Rows of an odd number of bytes keep to the instructions of Turing: 384×50257×768 reached 84 to 135 TFLOP/s.
-    PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop", math=None, value=0.12),
+    PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop", math=None, value=0.12, older=True),
     # bf16 32768×3072×768: 705 of 989 TFLOP/s; 3072×768×32768: 759; 4096³: 765.
     PeakShare(kind=Kind.MATMUL, pattern="", math=Math.TENSOR_BF16, value=0.76),
     PeakShare(kind=Kind.MATMUL, pattern="", math=Math.TENSOR_FP16, value=0.76),
@@ -71,10 +82,24 @@ PEAK_SHARES: tuple[PeakShare, ...] = (
     PeakShare(kind=Kind.ATTENTION, pattern=r"fprop.*_64x128x64_", math=None, value=0.60, memory=1.55),
     PeakShare(kind=Kind.ATTENTION, pattern=r"fprop", math=None, value=0.77, memory=1.45),
     PeakShare(kind=Kind.ATTENTION, pattern=r"bprop", math=None, value=0.68, memory=1.7),
-    PeakShare(kind=Kind.ATTENTION, pattern=r"^flash_fwd", math=None, value=0.42, memory=2.5),
-    PeakShare(kind=Kind.ATTENTION, pattern=r"^flash_bwd_dq", math=None, value=0.33, memory=1.3),
-    PeakShare(kind=Kind.ATTENTION, pattern=r"^fmha_cutlassF", math=None, value=0.17, memory=2.5),
-    PeakShare(kind=Kind.ATTENTION, pattern=r"^fmha_cutlassB", math=None, value=0.145, memory=3.7),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"^flash_fwd", math=None, value=0.42, memory=2.5, older=True),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"^flash_bwd_dq", math=None, value=0.33, memory=1.3, older=True),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"^fmha_cutlassF", math=None, value=0.17, memory=2.5, older=True),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"^fmha_cutlassB", math=None, value=0.145, memory=3.7, older=True),
+    # Images of 3 channels, 64×3×224×224 with 64 filters of 7×7, 15.1 GFLOP: forward 390 µs (TF32 369), to the image
+    # 817 (949), to the filters 229 (244).
+    PeakShare(
+        kind=Kind.CONVOLUTION, pattern=r"fprop_implicit_gemm_indexed", math=Math.TENSOR_TF32, value=0.083, older=True
+    ),
+    PeakShare(
+        kind=Kind.CONVOLUTION, pattern=r"dgrad_implicit_gemm_indexed", math=Math.TENSOR_TF32, value=0.032, older=True
+    ),
+    PeakShare(
+        kind=Kind.CONVOLUTION, pattern=r"^ImplicitGemmConvolution", math=Math.TENSOR_TF32, value=0.125, older=True
+    ),
+    PeakShare(kind=Kind.CONVOLUTION, pattern=r"fprop_implicit_gemm_indexed", math=None, value=0.039, older=True),
+    PeakShare(kind=Kind.CONVOLUTION, pattern=r"dgrad_implicit_gemm_indexed", math=None, value=0.0187, older=True),
+    PeakShare(kind=Kind.CONVOLUTION, pattern=r"^ImplicitGemmConvolution", math=None, value=0.067, older=True),
     PeakShare(kind=Kind.CONVOLUTION, pattern="", math=None, value=0.5),
 )
 OTHER = PeakShare(kind=Kind.CUSTOM, pattern="", math=None, value=0.5)
@@ -123,8 +148,9 @@ class BlockLife:
 
 
 BLOCK_LIVES: tuple[BlockLife, ...] = (
-    # A tile's first loads, its tensor maps and barriers: 128×128×128 took 2.4 µs, 512³ 3.7.
-    BlockLife(pattern=r"^nvjet", first_us=1.8, byte_us=0.02),
+    # A tile's first loads, its tensor maps and barriers: 128×128×128 took 2.4 µs, 512³ 3.7. Products that wait for
+    # memory: 784×128×60000 (113 MB) took 37 to 52 µs, 64 images of 56×56 by 256×64 (128 MB) 36.
+    BlockLife(pattern=r"^nvjet", first_us=1.8, byte_us=0.016),
     BlockLife(pattern=r"^vectorized_elementwise_kernel", first_us=0.3, byte_us=0.01),
     BlockLife(pattern=r"^unrolled_elementwise_kernel", first_us=1.3, byte_us=0.005),
     BlockLife(pattern=r"^multi_tensor_apply_kernel", first_us=1.0, byte_us=0.02),

@@ -12,6 +12,8 @@ call's own time is in the Op's."""
 
 SYNCHRONIZING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"})
 """Ops after which the CPU waits for everything before them: their result is needed on the host."""
+MAY_HAVE_MASKS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
+"""Ops that count, where an index is a mask, how many elements it has; the count goes to the host."""
 TO_HOST = "Memcpy DtoH (Device -> Pageable)"
 """A copy after which the CPU waits too: cudaMemcpyAsync to memory that is not pinned returns when it is done."""
 
@@ -82,7 +84,9 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
 
 
 def _synchronizes(item: Costed) -> bool:
-    return item.op.name in SYNCHRONIZING or any(launch.kernel.name == TO_HOST for launch in item.launches)
+    names = {launch.kernel.name for launch in item.launches}
+    by_mask = item.op.name in MAY_HAVE_MASKS and any(name.startswith("Memcpy DtoH") for name in names)
+    return item.op.name in SYNCHRONIZING or by_mask or TO_HOST in names
 
 
 def _idle(begin_us: float, end_us: float, late: bool, op: Op, waited: Op | None) -> Idle:

@@ -44,8 +44,9 @@ class Backward:
         self._forward: dict[tuple[int, int], int] = {}
 
     def follow(self) -> None:
-        """Wraps the one function through which torch runs the engine. Call once."""
+        """Wraps the one function through which torch runs the engine. Call once, on the script's main thread."""
         run = torch.autograd.graph._engine_run_backward
+        self.thread_begins()
 
         def followed(outputs: Any, *arguments: Any, **named: Any) -> Any:
             # run_backward(outputs, grad_outputs, retain_graph, create_graph, inputs, …)
@@ -54,30 +55,63 @@ class Backward:
                 for told in self._started:
                     told()
             self._runs.append(create_graph)
+            own = getattr(self._threads, "runs", None)
+            if own is not None:
+                self._threads.runs = own + 1
             try:
                 return run(outputs, *arguments, **named)
             finally:
+                self._threads.runs = own
                 self._runs.pop()
                 if not self._runs:
                     for told in self._ended:
                         told()
 
+        self._follow_packing()
         put(torch.autograd.graph, "_engine_run_backward", followed)
         put(torch.autograd, "_engine_run_backward", followed)
 
+    def _follow_packing(self) -> None:
+        """Hooks that pack what a node saves (torch.autograd.graph.save_on_cpu) run between the node and its op. What
+        they call has no part in either.
+        """
+        hooks = torch.autograd.graph.saved_tensors_hooks
+        make: Any = hooks.__init__
+
+        def made(given: Any, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+            def packed(tensor: torch.Tensor) -> Any:
+                own = self._threads
+                before = torch._C._autograd._get_sequence_nr()
+                own.packing = getattr(own, "packing", 0) + 1
+                try:
+                    return pack_hook(tensor)
+                finally:
+                    own.packing -= 1
+                    if not own.packing:
+                        between = range(before, torch._C._autograd._get_sequence_nr())
+                        own.packed = (*getattr(own, "packed", ()), *between)
+
+            make(given, packed, unpack_hook)
+
+        put(hooks, "__init__", made)
+
+    def thread_begins(self) -> None:
+        """This thread is one of the script's, and none that the engine keeps for itself."""
+        self._threads.runs = 0
+
     @property
     def runs(self) -> bool:
-        """Whether the engine is running."""
-        return bool(self._runs)
+        """Whether the engine is running, for this thread or on it. Other threads of the script go on meanwhile."""
+        return bool(self._runs) and getattr(self._threads, "runs", None) != 0
 
     @property
     def creates_graph(self) -> bool:
         """Whether the innermost run builds a graph of its own work."""
-        return bool(self._runs) and self._runs[-1]
+        return self.runs and self._runs[-1]
 
     def node(self) -> Node | None:
         """The node that runs on this thread, or the one it ran last; None outside the engine."""
-        if not self._runs:
+        if not self.runs:
             return None
         guard = self._guard
         finished = (guard.finished_thread(), guard.finished_sequence())
@@ -94,15 +128,19 @@ class Backward:
         Nodes that were made since the op before, yet ahead of this one's, belong to the op before (an in-place write to
         a view makes a second one afterwards).
         """
+        if getattr(self._threads, "packing", 0):
+            return False
         newest = torch._C._autograd._get_sequence_nr()
         seen, before = getattr(self._threads, "seen", (0, None))
-        self._threads.seen = (newest, op)
-        if newest == seen:
+        packed = getattr(self._threads, "packed", ())
+        self._threads.seen, self._threads.packed = (newest, op), ()
+        numbers = [number for number in range(seen, newest) if number not in packed]
+        if not numbers:
             return False
         thread = self._guard.thread_number()
-        for number in range(seen, newest - 1):
+        for number in numbers[:-1]:
             self._enter((thread, number), before)
-        self._enter((thread, newest - 1), op)
+        self._enter((thread, numbers[-1]), op)
         return True
 
     def forward_of(self, node: Node) -> int | None:

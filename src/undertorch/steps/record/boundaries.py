@@ -7,9 +7,10 @@ step ends with the last write into what received a gradient. Where nothing is up
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
-from torch.optim import Optimizer
+from torch.optim import Optimizer, optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from undertorch.steps.record.patching import put, undone_by
@@ -116,10 +117,15 @@ class Boundaries:
         return Mark(op=self._tape.next, live_bytes=self._storages.live_bytes)
 
     def _begins(self, optimizer: Any, arguments: Any, named: Any) -> None:
-        self._phases.update_begins(self._places.look(sys._getframe(1)), self.in_backward())
+        frame = sys._getframe(1)
+        # Those that an exception left never said that they ended.
+        self._phases.updates_go_on(steps_running(frame) - 1)
+        self._phases.update_begins(self._places.look(frame), self.in_backward())
 
     def _ends(self, optimizer: Any, arguments: Any, named: Any) -> None:
         self._phases.update_ends()
+        if steps_running(sys._getframe(1)) > 1:
+            return  # a class's own step() that calls that of the class below it: one step
         if self._pace is None and id(optimizer) not in self._firsts:
             self._firsts[id(optimizer)] = self._now()
             self._steps.first(self._now())
@@ -129,6 +135,20 @@ class Boundaries:
             self._steps.begin(self._firsts[id(optimizer)])
         if id(optimizer) == self._pace:
             self._steps.ends(self._now())
+
+
+def steps_running(frame: FrameType | None) -> int:
+    """How many steps of optimizers a frame is inside of, one inside the other."""
+    count = 0
+    while frame is not None:
+        code = frame.f_code
+        count += code.co_filename == optimizer.__file__ and code.co_qualname == STEP
+        frame = frame.f_back
+    return count
+
+
+STEP = "Optimizer.profile_hook_step.<locals>.wrapper"
+"""The function that torch puts around every step()."""
 
 
 class Ends:

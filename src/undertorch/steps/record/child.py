@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from undertorch.steps.record.errors import RecordError
-from undertorch.steps.record.exchange import INTERNAL, INTERRUPTED, Outcome, Request
+from undertorch.steps.record.errors import NotHandedOver, RecordError
+from undertorch.steps.record.exchange import INTERNAL, INTERRUPTED, LOST, Outcome, Request
 from undertorch.steps.record.guard import Guard
 from undertorch.steps.record.importing import import_torch
 
@@ -22,21 +22,40 @@ def main(path: str) -> None:
         import_torch()
         from undertorch.steps.record.run import run
 
-        write(request, run(request, guard, lambda outcome: finish(request, outcome)))
+        finish(request, run(request, guard, lambda outcome: finish(request, outcome)))
     except RecordError as error:
-        write(request, Outcome(error=type(error).__name__, message=str(error)))
+        finish(request, Outcome(error=type(error).__name__, message=str(error)))
     except KeyboardInterrupt:
         end(INTERRUPTED)
     except BaseException:
         traceback.print_exc()
-        end(INTERNAL)
-    end(0)
+        finish(request, Outcome(), INTERNAL)
 
 
-def finish(request: Request, outcome: Outcome) -> None:
-    """Writes the outcome and ends the process at once."""
-    write(request, outcome)
-    end(0)
+def begin(path: str) -> None:
+    """Makes CUDA tensors fake in a process that the script's multiprocessing started. Nothing of it is recorded."""
+    request = msgspec.json.decode(Path(path).read_bytes(), type=Request)
+    guard = Guard(Path(request.guard))
+    import_torch()
+    from undertorch.steps.record.run import stand_in
+
+    stand_in(request, guard)
+
+
+def finish(request: Request, outcome: Outcome, status: int = 0) -> None:
+    """Writes the outcome and ends the process at once. Called inside the script, which must hear of no error."""
+    try:
+        write(request, outcome)
+    except OSError as error:
+        message = (
+            f"What was recorded of {request.script} could not be written ({error.strerror}): let the script set no"
+            " limit to the size of files, and see that the disk of the temporary folder is not full (TMPDIR names it)."
+        )
+        try:
+            write(request, Outcome(error=NotHandedOver.__name__, message=message))
+        except OSError:
+            end(LOST)
+    end(status)
 
 
 def write(request: Request, outcome: Outcome) -> None:
@@ -48,8 +67,11 @@ def write(request: Request, outcome: Outcome) -> None:
 
 def end(status: int) -> None:
     """Ends the process here: no `finally:` of the script runs, nothing is saved, no thread is waited for."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue  # closed, taken away, or something else in its place
     os._exit(status)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
@@ -65,9 +66,26 @@ def _leave_scripts_alone(notes: Notes) -> None:
         torch.jit._state.disable()
         undone_by(torch.jit._state.enable)
     script = torch.jit.script
+    put(forward_ad, "_maybe_load_decompositions", _with_scripts(forward_ad._maybe_load_decompositions, script))
 
     def scripted(found: Any, *settings: Any, **named: Any) -> Any:
         notes.note(SCRIPTED)
         return script(found, *settings, **named)
 
     put(torch.jit, "script", scripted)
+
+
+def _with_scripts(load: Any, script: Any) -> Any:
+    """Forward-mode derivatives are TorchScript: torch's own, loaded when the first is wanted."""
+
+    def loaded() -> None:
+        ours = torch.jit.script
+        torch.jit._state.enable()
+        torch.jit.script = script
+        try:
+            load()
+        finally:
+            torch.jit.script = ours
+            torch.jit._state.disable()
+
+    return loaded

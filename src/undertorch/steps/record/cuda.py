@@ -2,15 +2,17 @@
 
 import contextlib
 from collections import OrderedDict
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from undertorch.records import Gpu
+from undertorch.steps.record.fakes import only_gpu
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put
-from undertorch.steps.record.storages import Storages
+from undertorch.steps.record.storages import POOLS, Gauge, Storages
 
 CUDA_VERSION = "13.0"
 """What torch's default wheels are built for; a CPU build answers this."""
@@ -24,6 +26,7 @@ class Device(contextlib.AbstractContextManager[None]):
     """`torch.cuda.device` and `torch.cuda.device_of`: there is one device, and it is current."""
 
     def __init__(self, device: Any = None) -> None:
+        _only_one(device)
         self.idx = 0
         self.prev_idx = 0
 
@@ -157,12 +160,12 @@ def _device(gpu: Gpu) -> dict[str, Any]:
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": lambda device: None,
+        "set_device": _only_one,
         "device": Device,
         "device_of": Device,
-        "get_device_name": lambda device=None: gpu.full_name,
-        "get_device_capability": lambda device=None: capability,
-        "get_device_properties": lambda device=None: properties,
+        "get_device_name": _of_the_only_one(gpu.full_name),
+        "get_device_capability": _of_the_only_one(capability),
+        "get_device_properties": _of_the_only_one(properties),
         "can_device_access_peer": lambda device, peer: False,
         # bfloat16 arithmetic came with compute capability 8.0; before it torch emulates it and answers True all the
         # same.
@@ -173,6 +176,24 @@ def _device(gpu: Gpu) -> dict[str, Any]:
         "utilization": lambda device=None: 0,
         "memory_usage": lambda device=None: 0,
     }
+
+
+def _of_the_only_one(answer: Any) -> Callable[..., Any]:
+    """A function of a device that answers for the one there is."""
+
+    def answered(device: Any = None) -> Any:
+        _only_one(device)
+        return answer
+
+    return answered
+
+
+def _only_one(device: Any = None) -> None:
+    """Raises torch.AcceleratorError for what names a second GPU: a number, a text, a torch.device."""
+    if isinstance(device, int):
+        device = f"cuda:{max(device, 0)}"  # below 0: none is meant
+    if isinstance(device, str | torch.device):
+        only_gpu(torch.device(device))
 
 
 def _properties(gpu: Gpu, capability: tuple[int, int]) -> SimpleNamespace:
@@ -219,6 +240,25 @@ def _random() -> dict[str, Any]:
     }
 
 
+BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+BLOCKS = ("allocation", "active", "segment")
+SPLIT = ("inactive_split", "inactive_split_bytes")
+EVENTS = (
+    *("max_split_size", "num_alloc_retries", "num_device_alloc", "num_device_free", "num_oom_rejections", "num_ooms"),
+    "num_sync_all_streams",
+)
+"""The names of torch.cuda.memory_stats (its documentation), by what they count."""
+
+
+def _figures(name: str, gauge: Gauge) -> dict[str, int]:
+    return {
+        f"{name}.current": gauge.now,
+        f"{name}.peak": gauge.most,
+        f"{name}.allocated": gauge.added,
+        f"{name}.freed": gauge.taken,
+    }
+
+
 def _memory(gpu: Gpu, storages: Storages) -> dict[str, Any]:
     """What the caching allocator would say of the storages that are alive; reserved stands for allocated."""
 
@@ -232,12 +272,15 @@ def _memory(gpu: Gpu, storages: Storages) -> dict[str, Any]:
         storages.forget_most()
 
     def stats(device: Any = None) -> OrderedDict[str, Any]:
-        figures = OrderedDict[str, Any]()
-        for kind in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
-            figures[f"{kind}.all.current"] = storages.live_bytes
-            figures[f"{kind}.all.peak"] = storages.most_bytes
-        figures.update(dict.fromkeys(("num_alloc_retries", "num_ooms"), 0))
-        return figures
+        # No block is split, so none is left over. In torch.cuda.memory_stats's order, which is that of the alphabet.
+        nothing = Gauge()
+        figures = dict.fromkeys(EVENTS, 0)
+        figures |= _figures("oversize_allocations", nothing) | _figures("oversize_segments", nothing)
+        for pool in POOLS:
+            for kinds, gauge in ((BYTES, storages.bytes[pool]), (BLOCKS, storages.blocks[pool]), (SPLIT, nothing)):
+                for kind in kinds:
+                    figures |= _figures(f"{kind}.{pool}", gauge)
+        return OrderedDict(sorted(figures.items()))
 
     def info(device: Any = None) -> tuple[int, int]:
         return max(gpu.memory_bytes - CONTEXT_BYTES - storages.live_bytes, 0), gpu.memory_bytes
@@ -252,7 +295,7 @@ def _memory(gpu: Gpu, storages: Storages) -> dict[str, Any]:
         "reset_peak_memory_stats": forget,
         "reset_max_memory_allocated": forget,
         "reset_max_memory_cached": forget,
-        "reset_accumulated_memory_stats": lambda device=None: None,
+        "reset_accumulated_memory_stats": lambda device=None: storages.forget_totals(),
         "memory_stats": stats,
         "memory_summary": lambda device=None, abbreviated=False: (
             f"{storages.live_bytes} bytes alive, {storages.most_bytes} at most"

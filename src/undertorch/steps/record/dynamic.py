@@ -147,6 +147,13 @@ def _equal(call: Call, values: Values, fakes: Fakes) -> Answer:
     return Answer(result=alike, assumed=(values.assume(what, str(not alike).lower(), call),))
 
 
+def _known_zero(call: Call, values: Values, fakes: Fakes) -> Answer:
+    """_efficientzerotensor: the derivative of what does not change. A GPU skips the ops on it."""
+    what = "a derivative that is zero is not told apart from others, so ops are shown that a GPU skips"
+    result = fakes.run(call.func, call.types, call.args, call.named)
+    return Answer(result=result, assumed=(values.assume(what, None, call),))
+
+
 def _unique_sorted(call: Call, values: Values, fakes: Fakes) -> Answer:
     """_unique(self, sorted, return_inverse): the older form."""
     source = call.args[0]
@@ -179,10 +186,18 @@ DYNAMIC: dict[torch._ops.OpOverload, Handler] = {
     aten.unique_consecutive.default: _unique_consecutive,
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.bincount.default: _bincount,
+    aten._efficientzerotensor.default: _known_zero,
     aten.equal.default: _equal,
     aten.allclose.default: _equal,
     # cuDNN's CTC loss wants targets on the host as int32; torch's own serves the rest.
     aten._use_cudnn_ctc_loss.default: lambda call, values, fakes: Answer(result=False),
     aten._use_cudnn_ctc_loss.Tensor: lambda call, values, fakes: Answer(result=False),
+    **dict.fromkeys(
+        # AMD's, asked for from torch 2.12 on.
+        (getattr(aten._use_miopen_ctc_loss, name) for name in aten._use_miopen_ctc_loss.overloads())
+        if hasattr(aten, "_use_miopen_ctc_loss")
+        else (),
+        lambda call, values, fakes: Answer(result=False),
+    ),
 }
 """By op, what answers it."""

@@ -27,5 +27,13 @@ class NoStep(RecordError):
     """The script ended without a training step."""
 
 
+class NotHandedOver(RecordError):
+    """What was recorded could not be written to the run's folder."""
+
+
+class RecorderFailed(BaseException):
+    """undertorch failed inside the script, which must not take it for an error of its own."""
+
+
 class BadAssumption(RecordError):
     """A `LINE=VALUE` whose line or value makes no sense."""

@@ -9,6 +9,8 @@ from undertorch.steps.record.assume import Assumed
 
 INTERNAL = 70
 """Exit status of a child that failed by itself, not by the script (EX_SOFTWARE of sysexits.h)."""
+LOST = 74
+"""Exit status of a child that could not hand over what came of it (EX_IOERR of sysexits.h)."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it: 128 and the signal's number."""
 
@@ -31,6 +33,8 @@ class Request:
     """Path of the compiled guard."""
     outcome: str
     """Where the child writes its Outcome."""
+    path: str = ""
+    """Where this stands; nowhere for a loop that is seen in its own process."""
     scratch: str = ""
     """The run's folder (overlay/scratch.py)."""
     room: int = 0
@@ -39,7 +43,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it: a recording, or the name of an error's class (of errors.py) and its sentence."""
+    """What came of it: a recording, or the name of an error's class (of errors.py) and its sentence. None of them:
+    undertorch failed.
+    """
 
     recording: Recording | None = None
     error: str | None = None

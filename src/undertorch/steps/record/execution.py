@@ -11,6 +11,7 @@ from undertorch.steps.record.dynamic import DYNAMIC
 from undertorch.steps.record.facts import Facts
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.missing import MISSING, declare_kernels
+from undertorch.steps.record.refs import tensors_in
 from undertorch.steps.record.schemas import written
 from undertorch.steps.record.values import UNCOMPUTED, Values
 
@@ -44,8 +45,10 @@ class Execution:
         try:
             result = self._fakes.run(call.func, call.types, call.args, call.named)
         except UnsupportedOperatorException:
+            sparse = any(tensor.layout != torch.strided for tensor in tensors_in(call.args, call.named))
+            what = f"{call.func} of a sparse tensor" if sparse else f"{call.func}"
             raise NotImplementedError(
-                f"There is no GPU to run {call.func} on, and torch has no rule for the shape of what it returns."
+                f"There is no GPU to run {what} on, and torch has no rule for the shape of what it returns."
             ) from None
         self._facts.learn(call.func, call.args, call.named, result)
         return Answer(result=result)

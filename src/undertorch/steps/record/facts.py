@@ -93,6 +93,9 @@ class Facts:
 
     def _set(self, tensor: torch.Tensor, fact: Fact | None) -> None:
         number = self._storages.number(tensor)
+        if tensor.layout != torch.strided:
+            self._facts.pop(number, None)
+            return
         whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
         if fact is None or not whole:
             self._facts.pop(number, None)

@@ -7,6 +7,7 @@ real values: what a script reads, tokenizes, shuffles and indexes on its way to 
 tensor copied to the host stays fake.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,20 @@ LARGE_INTEGERS = 1 << 26
 
 
 class DeviceFreeMode(FakeTensorMode):
-    """torch's fake tensor mode, told that there is no device, whatever `torch.cuda.is_available()` answers."""
+    """torch's fake tensor mode, told that there is no device, whatever `torch.cuda.is_available()` answers, and fit for
+    several threads.
+    """
+
+    _inside = threading.local()
+
+    @property
+    def in_kernel_invocation(self) -> bool:
+        """Whether this thread runs an op on the bare tensors under the fake ones, which then say what they are."""
+        return getattr(self._inside, "kernel", False)
+
+    @in_kernel_invocation.setter
+    def in_kernel_invocation(self, whether: bool) -> None:
+        self._inside.kernel = whether
 
     @property
     def avoid_device_init(self) -> bool:
@@ -32,16 +46,30 @@ class DeviceFreeMode(FakeTensorMode):
         return True
 
 
+class _Thread(threading.local):
+    """What has to be told to torch on each thread, autograd's own too. torch.tensor(…, device="cuda") has to make its
+    tensor on the CPU and move it: there is no CUDA to make it on.
+    """
+
+    def __init__(self) -> None:
+        torch._C._set_only_lift_cpu_tensors(True)
+
+
 class Fakes:
     """Makes tensors fake, and runs ops on them."""
 
     def __init__(self) -> None:
-        # torch.tensor(…, device="cuda") has to make its tensor on the CPU and move it: there is no CUDA to make it on.
-        torch._C._set_only_lift_cpu_tensors(True)
         undone_by(lambda: torch._C._set_only_lift_cpu_tensors(False))
         # Before a fake tensor is made on a device, torch would make a real one there.
         put(fake_tensor, "init_gpu_context", lambda device: None)
         self.mode = DeviceFreeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+        self._one_at_a_time = threading.RLock()
+        self._thread = _Thread()
+        self.begin_thread()
+
+    def begin_thread(self) -> None:
+        """Makes a thread ready; what it does on each but the first time is nothing."""
+        vars(self._thread)
 
     def wanted(
         self,
@@ -63,16 +91,30 @@ class Fakes:
         self, func: torch._ops.OpOverload, types: Sequence[type], values: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
         """What an op returns by torch's own rules for shapes, strides and dtypes. Real arguments count as fake."""
-        return self.mode.dispatch(func, types, values, named)
+        self.begin_thread()
+        device = named.get("device")
+        if device is not None:
+            only_gpu(torch.device(device))
+        with self._one_at_a_time:
+            return self.mode.dispatch(func, types, values, named)
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """A new fake tensor."""
-        with self.mode:
+        with self._one_at_a_time, self.mode:
             return torch.empty(tuple(shape), dtype=dtype, device=device)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """A fake of a real tensor, on the same device."""
-        return self.mode.from_tensor(tensor)
+        with self._one_at_a_time:
+            return self.mode.from_tensor(tensor)
+
+
+def only_gpu(device: torch.device) -> None:
+    """Raises torch.AcceleratorError, in CUDA's own words, for a second GPU."""
+    if device.type == "cuda" and device.index:
+        raise torch.AcceleratorError(
+            f"CUDA error: invalid device ordinal ({device}; the machine that is seen has one GPU, cuda:0)"
+        )
 
 
 def is_large(tensor: torch.Tensor) -> bool:

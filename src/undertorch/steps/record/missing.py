@@ -76,6 +76,12 @@ def _cudnn_ctc_loss(call: Call, fakes: Fakes) -> Any:
     )
 
 
+def _fake_quantized(call: Call, fakes: Fakes) -> Any:
+    """What the quantized numbers stand for, and which of them were in range (native/quantized/FakeQuant*.cpp)."""
+    source = call.args[0]
+    return _like(source, fakes), fakes.empty(source.shape, torch.bool, source.device)
+
+
 def _grid_sampler(call: Call, fakes: Fakes) -> Any:
     """The input at each point of the grid."""
     source, grid = call.args[:2]
@@ -89,6 +95,9 @@ def _grid_sampler_backward(call: Call, fakes: Fakes) -> Any:
 MISSING: dict[torch._ops.OpOverload, Shape] = {
     aten.cudnn_grid_sampler.default: _grid_sampler,
     aten.cudnn_grid_sampler_backward.default: _grid_sampler_backward,
+    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: _fake_quantized,
+    aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantized,
+    aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,
     aten._fused_rms_norm.default: _rms_norm,
     aten._cudnn_rnn.default: _cudnn_rnn,
     aten._cudnn_rnn_backward.default: _cudnn_rnn_backward,
@@ -107,6 +116,10 @@ MISSING: dict[torch._ops.OpOverload, Shape] = {
             aten.fractional_max_pool3d_backward.default,
         ),
         lambda call, fakes: _like(call.args[1], fakes),
+    ),
+    **dict.fromkeys(
+        (aten._sample_dirichlet.default, aten._dirichlet_grad.default, aten._standard_gamma_grad.default),
+        lambda call, fakes: _like(call.args[0], fakes),
     ),
 }
 """By op, what it returns."""

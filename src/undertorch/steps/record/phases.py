@@ -125,6 +125,11 @@ class Phases:
         self.updates.append(place)
         self._hooked.append(in_backward)
 
+    def updates_go_on(self, count: int) -> None:
+        """Only so many of the optimizers that began are stepping still."""
+        del self.updates[count:]
+        del self._hooked[count:]
+
     def update_ends(self) -> None:
         """The one that began last is done."""
         self.updates.pop()

@@ -7,6 +7,7 @@ torch.
 
 import linecache
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,11 @@ class Places:
         self._users: dict[CodeType, str | None] = {}
         self._wheres: dict[tuple[CodeType, int], Where] = {}
         self._files: dict[str, str] = {}
+        self._threads = threading.local()
+
+    def started_at(self, place: Place) -> None:
+        """This thread was started there: the line of what runs on it outside of any function of the user's."""
+        self._threads.started = place
 
     def look(self, frame: FrameType | None) -> Place:
         """The place that a frame, or the nearest of the user's above it, stands for."""
@@ -73,7 +79,8 @@ class Places:
                 break
             frame = frame.f_back
         if not wheres:
-            return Place(where=None, chain=(), doing=frozenset(doing))
+            started = getattr(self._threads, "started", NOWHERE)
+            return Place(where=started.where, chain=started.chain, doing=frozenset(doing))
         return Place(where=wheres[0], chain=tuple(wheres[1:]), doing=frozenset(doing))
 
     def name(self, filename: str) -> str | None:

@@ -1,7 +1,9 @@
 """Sees every call into ATen that the script makes, runs it on fake tensors, and keeps those that touch the GPU."""
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -28,7 +30,15 @@ from undertorch.steps.record.tape import Tape
 aten = torch.ops.aten
 BOOKKEEPING = {"prim", "profiler"}
 """Namespaces of ops that do nothing on a device."""
-QUESTIONS = {aten._fused_sdp_choice.default}
+QUESTIONS = {
+    aten._fused_sdp_choice.default,
+    *(
+        getattr(packet, overload)
+        for packet in (getattr(aten, name, None) for name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"))
+        if packet is not None
+        for overload in packet.overloads()
+    ),
+}
 """Ops that only ask which other op to call."""
 OPENED = {aten._pack_padded_sequence.default}
 """Ops that stand for the ops that they call, on a GPU too, and whose shape rule asks for values that are there: lengths
@@ -70,16 +80,26 @@ class Recorder(TorchDispatchMode):
         """Storages of what received gradients."""
         self._gradients: set[int] = set()
         """Storages of these gradients."""
+        self._one_at_a_time = threading.RLock()
+        """Of ops that the script's threads call side by side. Held by none that runs others, which a backward, on
+        a thread of its own, might be among.
+        """
+
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(
         self,
-        func: torch._ops.OpOverload,
+        func: Any,
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Called by torch for each op, below autograd and autocast."""
         named = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return self._higher(func, args, named)
+        if any(_has_dispatch(kind) for kind in types):
+            return NotImplemented  # the class says what it is made of, and comes back with that
         if func.namespace in BOOKKEEPING and not isinstance(args[0], FakeTensor):
             return func(*args, **named)
         if func.namespace in BOOKKEEPING or (_hidden_detach(func) and isinstance(args[0], FakeTensor)):
@@ -98,10 +118,19 @@ class Recorder(TorchDispatchMode):
         if func in QUESTIONS:
             return self._execution.run(Call(func=func, types=types, args=args, named=named, where=None)).result
         place = self._places.look(sys._getframe(1))
-        if _on_device(tensors, named):
-            return self._record(func, types, args, named, tensors, place)
-        self._backward.made(None)
-        return self._execution.run(Call(func=func, types=types, args=args, named=named, where=place.where)).result
+        with self._one_at_a_time:
+            if _on_device(tensors, named):
+                return self._record(func, types, args, named, tensors, place)
+            self._backward.made(None)
+            return self._execution.run(Call(func=func, types=types, args=args, named=named, where=place.where)).result
+
+    def _higher(self, func: torch._ops.HigherOrderOperator, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """An operator that takes functions (flex_attention, cond) is what it calls where nothing is compiled."""
+        kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if kernel is None:
+            raise NotImplementedError(f"{func.name()} calls functions in a way that cannot be seen: call them by hand.")
+        with self:
+            return kernel(*args, **named)
 
     def _inside(
         self,
@@ -121,16 +150,18 @@ class Recorder(TorchDispatchMode):
             if not declared(func):
                 raise
         self._tape.drop(before)
-        return self._record(func, types, args, named, tensors, self._places.look(sys._getframe(2)))
+        with self._one_at_a_time:
+            return self._record(func, types, args, named, tensors, self._places.look(sys._getframe(2)))
 
     def launched(self, name: str, tensors: Sequence[torch.Tensor], arguments: tuple[Argument, ...]) -> None:
         """A kernel that the script launched by itself, past ATen."""
         place = self._places.look(sys._getframe(1))
         node = self._backward.node()
         namespace, _, _ = name.partition("::")
-        trains = self._backward.made(self._tape.next) or self._functions.gradients()
-        moment = self._moment(name, namespace, tensors, place, node, trains, by_hand=False)
-        self._keep(name, "", moment, self._phases.phase(moment), place, arguments, (), ())
+        with self._one_at_a_time:
+            trains = self._backward.made(self._tape.next) or self._functions.gradients()
+            moment = self._moment(name, namespace, tensors, place, node, trains, by_hand=False)
+            self._keep(name, "", moment, self._phases.phase(moment), place, arguments, (), ())
 
     def _record(
         self,
@@ -230,10 +261,12 @@ class Recorder(TorchDispatchMode):
         """The forward Op that an op belongs to, the line it is given, and its module."""
         if phase is Phase.UPDATE and self._phases.updates:
             return None, self._phases.updates[-1], None
-        if node is None or phase is Phase.RECOMPUTE:
-            return None, place, self._modules.path()
-        forward = self._backward.forward_of(node)
+        forward = None if node is None else self._backward.forward_of(node)
         op = None if forward is None else self._tape.op(forward)
+        if node is None or phase is Phase.RECOMPUTE:
+            if place.where is None and op is not None:  # a module of torch's, called by torch: that of its first run
+                place = Place(where=op.where, chain=op.chain, doing=place.doing)
+            return None, place, self._modules.path()
         module = None if op is None else op.module
         if node.parameter is not None:
             module = self._modules.parameter(node.parameter) or module
@@ -260,6 +293,13 @@ def _hidden_detach(func: torch._ops.OpOverload) -> bool:
     """
     above = torch._C.DispatchKey.ADInplaceOrView
     return func is aten.detach.default and not torch._C._dispatch_tls_is_dispatch_key_excluded(above)
+
+
+@cache
+def _has_dispatch(kind: type) -> bool:
+    """Whether a class of tensors has its own word on ops, as DTensor has."""
+    own = getattr(kind, "__torch_dispatch__", torch._C._disabled_torch_dispatch_impl)
+    return own is not torch._C._disabled_torch_dispatch_impl and not issubclass(kind, FakeTensor)
 
 
 def _on_device(tensors: Sequence[torch.Tensor], named: Mapping[str, Any]) -> bool:

@@ -42,7 +42,7 @@ class Refs:
             strides=tuple(tensor.stride()) if dense else _row_major(tensor.shape),
             dtype=self._dtype(tensor.dtype),
             device=self._device(tensor.device),
-            storage=self._storages.number(tensor if dense else _values(tensor)),
+            storage=self._storages.number(tensor),
             offset=int(tensor.storage_offset()) if dense else 0,
             version=version,
         )
@@ -96,8 +96,3 @@ def _row_major(shape: torch.Size) -> tuple[int, ...]:
         strides.append(step)
         step *= max(size, 1)
     return tuple(reversed(strides))
-
-
-def _values(tensor: torch.Tensor) -> torch.Tensor:
-    """The dense tensor that holds a sparse tensor's values."""
-    return tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()

@@ -3,6 +3,8 @@
 import traceback
 from collections.abc import Callable
 
+from undertorch.steps.record.values import EndlessLoop
+
 NO_BUILD = "is built with CUDA's compiler, on a machine with a GPU; `see` asks for none of its kernels"
 
 GPU_PACKAGES = {
@@ -61,10 +63,74 @@ def _cuda_toolkit(error: BaseException) -> str | None:
     return "The script compiles CUDA code, which cannot run without a GPU: have it fall back on torch's own ops."
 
 
+def _second_gpu(error: BaseException) -> str | None:
+    """cuda:1, and further."""
+    if "invalid device ordinal" not in str(error):
+        return None
+    return "One GPU is seen, cuda:0: run the script with the arguments for a single one, or write cuda in the place."
+
+
+LAUNCHERS_SETTINGS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def _launcher(error: BaseException) -> str | None:
+    """What torchrun tells a script through its environment."""
+    if not isinstance(error, KeyError | ValueError | TypeError):
+        return None
+    said = str(error)
+    if not any(name in said for name in LAUNCHERS_SETTINGS) and not _reads_a_launchers_setting(error):
+        return None
+    return (
+        "It asks for what torchrun sets: put RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500"
+        " before the command."
+    )
+
+
+def _reads_a_launchers_setting(error: BaseException) -> bool:
+    """`int(os.environ.get("RANK"))` where there is none: the line says so, the error does not."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return any(
+        "environ" in (frame.line or "") and name in (frame.line or "") for frame in last for name in LAUNCHERS_SETTINGS
+    )
+
+
+def _endless_loop(error: BaseException) -> str | None:
+    """A script that waits for a value."""
+    return error.remedy if isinstance(error, EndlessLoop) else None
+
+
+def _nested(error: BaseException) -> str | None:
+    """Nested tensors, whose shapes are values."""
+    files = {frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)}
+    if "NestedTensorImpl" not in str(error) and not any("/torch/nested/" in file for file in files):
+        return None
+    return "A nested tensor keeps its lengths on the GPU, where there are no values: pad the batch to see its step."
+
+
+def _no_rule(error: BaseException) -> str | None:
+    """Execution's own sentence, which names the op."""
+    if not isinstance(error, NotImplementedError) or "There is no GPU to run" not in str(error):
+        return None
+    return "That op cannot be seen without a GPU: put plain ops in its place, or leave it out, to see the rest."
+
+
+def _too_large(error: BaseException) -> str | None:
+    """A single tensor that the GPU has no memory for."""
+    if "Tried to allocate" not in str(error):
+        return None
+    return "That tensor alone is larger than the GPU's memory: make the batch smaller, or name a larger GPU (--gpu)."
+
+
 RULES: tuple[Callable[[BaseException], str | None], ...] = (
     _missing_package,
     _relative_import,
     _no_weights,
     _cuda_toolkit,
+    _second_gpu,
+    _launcher,
+    _endless_loop,
+    _nested,
+    _no_rule,
+    _too_large,
 )
 """Each answers for one kind of error, and None for all others."""

@@ -4,16 +4,17 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import undertorch
 from undertorch.records import Environment, Op, Recording
-from undertorch.steps.record import triton
+from undertorch.steps.record import processes, threads, triton
 from undertorch.steps.record.attention import AttentionChoice
 from undertorch.steps.record.backward import Backward
 from undertorch.steps.record.boundaries import Boundaries
-from undertorch.steps.record.errors import NoStep, ScriptFailed
+from undertorch.steps.record.errors import NoStep, RecorderFailed, ScriptFailed
 from undertorch.steps.record.exchange import Outcome, Request
 from undertorch.steps.record.execution import Execution
 from undertorch.steps.record.facts import Facts
@@ -49,14 +50,10 @@ def folders(packages: Iterable[str]) -> Iterator[Path]:
 INSIDE = (Path(torch.__file__).parent, Path(undertorch.__file__).parent, *folders(PLUMBING))
 """Folders whose frames are not the user's."""
 
-ON_CUDA = "give it the arguments with which it trains on CUDA."
+ON_CUDA = 'put its model and its batches on the GPU (.to("cuda")), or give it the arguments with which it does so.'
 
 CPU_BACKWARDS = 100
 """After so many without an op on the GPU the script is taken to train on the CPU."""
-
-
-class RecorderFailed(BaseException):
-    """undertorch failed inside the script, which must not take it for an error of its own."""
 
 
 def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Outcome:
@@ -73,9 +70,19 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
     try:
         with watch.recorder:
             run_script(request.script, request.arguments, request.module)
+            threads.wait()
     except ScriptFailed as failed:
         raise ScriptFailed(f"{failed}{changes.refused()}") from None
     return watch.ended()
+
+
+def stand_in(request: Request, guard: Guard) -> None:
+    """Puts all in place that stands in for the GPU, for as long as the process lives. Its steps are nobody's."""
+    guard.install()
+    watch = Watch(request, guard, Places(INSIDE, mark, Path.cwd()), lambda outcome: None)
+    saving.install(watch.notes)
+    enter: Any = watch.recorder.__enter__
+    enter()
 
 
 class Watch:
@@ -87,7 +94,7 @@ class Watch:
         self._places = places
         self.notes = notes = Notes(places)
         self._found = found
-        storages = Storages()
+        storages = Storages(request.gpu.memory_bytes)
         facts = Facts(storages)
         tape = Tape()
         fakes = Fakes()
@@ -97,7 +104,7 @@ class Watch:
         self._boundaries = boundaries = Boundaries(request.step, tape, storages, phases, places, self._complete)
         backward = Backward(
             guard,
-            started=(boundaries.backward_started, phases.backward_started),
+            started=(boundaries.backward_started, phases.backward_started, values.backward_started),
             ended=(phases.backward_ended, boundaries.backward_ended, self._look_for_the_gpu),
         )
         self._tape = tape
@@ -112,12 +119,14 @@ class Watch:
         functions = Functions()
         for followed in (modules, functions, backward, boundaries):
             followed.follow()
+        processes.install(notes, request.path)
         substitute(request.gpu, fakes, values, storages, notes, places)
         execution = Execution(fakes, facts, values, AttentionChoice(request.gpu))
         self.recorder = Recorder(
             fakes, execution, places, modules, functions, backward, phases, storages, tape, boundaries
         )
         """The mode under which the run goes on."""
+        threads.follow(self.recorder, places, (backward.thread_begins, fakes.begin_thread))
         triton.install(request.gpu, self.recorder, facts, Refs(storages), notes)
 
     def _look_for_the_gpu(self) -> None:
@@ -157,7 +166,9 @@ class Watch:
         kind = "optimizer step" if taken is None else "step"
         steps = f"its only {kind}" if step == 1 else f"{step} {kind}s"
         begin = ", from its first forward on" if step == 1 else ""
-        self.notes.note(f"the script ended after {steps}; step {step} is shown{begin}.")
+        takes = "--step takes 1" if step == 1 else f"--step takes 1 to {step}"
+        asked = f"there is no step {self._request.step} ({takes}) and"
+        self.notes.note(f"the script ended after {steps}: {asked} step {step} is shown{begin}.")
         return outcome(self._request, step, cut, self._values, self.notes, self._places)
 
 

@@ -11,7 +11,7 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
-from undertorch.steps.record.errors import ScriptFailed
+from undertorch.steps.record.errors import RecorderFailed, ScriptFailed
 from undertorch.steps.record.remedies import remedy
 
 HERE = Path(__file__).parent
@@ -41,7 +41,9 @@ def run_script(script: str, arguments: Sequence[str], module: str | None = None)
         exec(code, main.__dict__)
     except SystemExit as end:
         _ended(script, end)
-    except Exception as error:
+    except (KeyboardInterrupt, RecorderFailed):
+        raise
+    except BaseException as error:
         _show(error)
         what_to_do = remedy(error)
         said = "" if what_to_do is None else f" {what_to_do}"
@@ -58,7 +60,7 @@ def _ended(script: str, end: SystemExit) -> None:
     raise ScriptFailed(f"{script} ended itself with status {status} before its training step was recorded.")
 
 
-def _show(error: Exception) -> None:
+def _show(error: BaseException) -> None:
     """The traceback as the script alone would have shown it."""
     shown = traceback.TracebackException.from_exception(error)
     _strip(shown)

@@ -11,7 +11,7 @@ import msgspec
 from undertorch.records import Gpu, Recording
 from undertorch.steps.record import errors
 from undertorch.steps.record.assume import assumed
-from undertorch.steps.record.exchange import INTERNAL, INTERRUPTED, Outcome, Request
+from undertorch.steps.record.exchange import INTERRUPTED, LOST, Outcome, Request
 from undertorch.steps.record.guard import build_guard
 from undertorch.steps.record.overlay.scratch import Scratch
 
@@ -57,6 +57,7 @@ def record(
             assumed=answers,
             guard=str(guard),
             outcome=str(scratch.folder / "outcome"),
+            path=str(scratch.folder / "request"),
             scratch=str(scratch.folder),
             room=scratch.room,
         )
@@ -75,7 +76,7 @@ def module_file(name: str) -> Path | None:
 
 def _run(request: Request, scratch: Scratch) -> int:
     """Runs the child; answers its exit status, negative for the signal that killed it."""
-    path = scratch.folder / "request"
+    path = Path(request.path)
     path.write_bytes(msgspec.json.encode(request))
     # -P: the folder that the user stands in is no place to import from; the script's own folder is, and the child puts
     # it there.
@@ -93,12 +94,17 @@ def _result(request: Request, status: int) -> Recording:
     written = Path(request.outcome)
     if status == INTERRUPTED:
         raise KeyboardInterrupt
-    if status == INTERNAL:
-        raise RuntimeError(f"undertorch itself failed while it recorded {request.script}; its traceback is above.")
+    if not written.parent.is_dir() or (status == LOST and not written.exists()):
+        raise errors.NotHandedOver(
+            f"The folder {written.parent}, in which {request.script} was recorded, was removed or cannot be written:"
+            " run it again, and set TMPDIR to a folder that nobody clears meanwhile."
+        )
     if not written.exists():
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise errors.ScriptFailed(f"{request.script} {how} before step {request.step} was recorded.")
     outcome = msgspec.msgpack.decode(written.read_bytes(), type=Outcome)
+    if outcome.error is not None:
+        raise getattr(errors, outcome.error)(outcome.message)
     if outcome.recording is None:
-        raise getattr(errors, outcome.error or "RecordError")(outcome.message)
+        raise RuntimeError(f"undertorch itself failed while it recorded {request.script}; its traceback is above.")
     return outcome.recording

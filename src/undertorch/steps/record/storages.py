@@ -10,6 +10,33 @@ BLOCK_BYTES = 512
 """The caching allocator gives memory in multiples of this (c10/cuda/CUDACachingAllocator.h, kMinBlockSize)."""
 
 
+GIB = 1 << 30
+SMALL_BYTES = 1 << 20
+"""The largest that the allocator takes from its pool of small blocks (CUDACachingAllocator.h, kSmallSize)."""
+POOLS = ("all", "small_pool", "large_pool")
+"""As torch.cuda.memory_stats() names them."""
+
+
+@dataclass(slots=True)
+class Gauge:
+    """A figure that rises and falls."""
+
+    now: int = 0
+    most: int = 0
+    """Since the start, or since somebody set it back."""
+    added: int = 0
+    """All rises together."""
+    taken: int = 0
+    """All falls together."""
+
+    def change(self, by: int) -> None:
+        """Rises by so much, or falls."""
+        self.now += by
+        self.most = max(self.most, self.now)
+        self.added += max(by, 0)
+        self.taken += max(-by, 0)
+
+
 @dataclass(slots=True)
 class _Entry:
     number: int
@@ -25,19 +52,31 @@ class _Entry:
 class Storages:
     """Numbers storages in the order they are met, forgets them when they are freed, and gives no number twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        """`most`: bytes of the GPU's memory, which no single storage outgrows."""
+        self._largest = most
         self._entries: dict[int, _Entry] = {}
         self._numbers = 0
         self.freed: Callable[[int], None] = lambda number: None
         """Told of each storage that is freed, by its number."""
-        self.live_bytes = 0
+        self.bytes = {pool: Gauge() for pool in POOLS}
         """Bytes alive on the device, each storage rounded up to BLOCK_BYTES."""
-        self.most_bytes = 0
+        self.blocks = {pool: Gauge() for pool in POOLS}
+        """How many storages these are."""
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes alive on the device."""
+        return self.bytes["all"].now
+
+    @property
+    def most_bytes(self) -> int:
         """The most that was alive, since the start or since `forget_most`."""
+        return self.bytes["all"].most
 
     def number(self, tensor: torch.Tensor) -> int:
         """The number of the storage that a tensor lies in. Takes notice of a storage that is new or was resized."""
-        storage = tensor.untyped_storage()
+        storage = (tensor if tensor.layout == torch.strided else values_of(tensor)).untyped_storage()
         entry = self._entries.get(storage._cdata)
         if entry is None:
             entry = self._enter(storage, tensor.device.type == "cuda")
@@ -47,7 +86,13 @@ class Storages:
 
     def forget_most(self) -> None:
         """The most that is alive counts from now on."""
-        self.most_bytes = self.live_bytes
+        for gauge in (*self.bytes.values(), *self.blocks.values()):
+            gauge.most = gauge.now
+
+    def forget_totals(self) -> None:
+        """Rises and falls count from now on."""
+        for gauge in (*self.bytes.values(), *self.blocks.values()):
+            gauge.added = gauge.taken = 0
 
     def _enter(self, storage: torch.UntypedStorage, on_device: bool) -> _Entry:
         address = storage._cdata
@@ -56,15 +101,33 @@ class Storages:
         self._numbers += 1
         if on_device:
             self._size(entry, storage.nbytes())
+        if on_device and self._largest is not None and storage.nbytes() > self._largest:
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {storage.nbytes() / GIB:.2f} GiB. GPU 0 has a total capacity of"
+                f" {self._largest / GIB:.2f} GiB."
+            )
         return entry
 
     def _size(self, entry: _Entry, size: int) -> None:
         rounded = -(-size // BLOCK_BYTES) * BLOCK_BYTES
-        self.live_bytes += rounded - entry.bytes
-        entry.bytes = rounded
-        self.most_bytes = max(self.most_bytes, self.live_bytes)
+        if rounded != entry.bytes:
+            self._count(entry.bytes, -1)
+            self._count(rounded, 1)
+            entry.bytes = rounded
+
+    def _count(self, size: int, by: int) -> None:
+        """One block of a size more, or one less."""
+        if size:
+            for pool in ("all", "small_pool" if size <= SMALL_BYTES else "large_pool"):
+                self.bytes[pool].change(by * size)
+                self.blocks[pool].change(by)
 
     def _free(self, address: int) -> None:
         entry = self._entries.pop(address)
-        self.live_bytes -= entry.bytes
+        self._count(entry.bytes, -1)
         self.freed(entry.number)
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The dense tensor that holds a sparse tensor's values."""
+    return tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()

@@ -9,7 +9,7 @@ from torch.optim import optimizer
 from torch.utils import _foreach_utils
 
 from undertorch.records import Gpu
-from undertorch.steps.record import compiling, cuda, loading, tensors
+from undertorch.steps.record import compiling, cuda, distributed, loading, tensor_types, tensors
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
@@ -25,6 +25,9 @@ def substitute(gpu: Gpu, fakes: Fakes, values: Values, storages: Storages, notes
     _take_fakes_for_tensors()
     compiling.install(notes)
     loading.install()
+    distributed.install(notes)
+    tensor_types.install()
+    put(torch, "ctc_loss", _ctc_loss(torch.ctc_loss))
     put(torch, "save", _save(torch.save, notes))
     # Whether a parameter lies in its distribution's domain is a question of values.
     put(torch.distributions.Distribution, "_validate_args", False)
@@ -37,6 +40,18 @@ def _take_fakes_for_tensors() -> None:
     for types in (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types):
         types.append(FakeTensor)
         undone_by(types.pop)
+
+
+def _ctc_loss(loss: Any) -> Any:
+    """Takes lengths in tensors to the host, as a GPU's does; under a dispatch mode torch would leave them be."""
+
+    def found(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *settings: Any) -> Any:
+        lengths = (input_lengths, target_lengths)
+        if all(isinstance(length, torch.Tensor) for length in lengths):
+            input_lengths, target_lengths = (length.cpu().tolist() for length in lengths)
+        return loss(log_probs, targets, input_lengths, target_lengths, *settings)
+
+    return found
 
 
 NOT_SAVED = "torch.save was called on tensors without values, and wrote nothing."

@@ -4,18 +4,21 @@ text.
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import parameter as parameters
 
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.patching import put, undone_by
 from undertorch.steps.record.places import Places
 from undertorch.steps.record.values import Values
 
+UninitializedTensorMixin: Any = vars(parameters)["UninitializedTensorMixin"]
+"""What a lazy module's parameters and buffers are of."""
 LARGEST_ARRAY = 1 << 26
 """Bytes from which an array of made-up values is a read-only view of a single one."""
 
@@ -25,6 +28,9 @@ def install(fakes: Fakes, values: Values, places: Places) -> None:
     put(nn.Parameter, "__new__", _parameter(fakes, nn.Parameter.__new__))
     put(nn.Module, "_apply", _apply)
     put(FakeTensor, "data", property(_get_data, _set_data))
+    put(FakeTensor, "as_subclass", _as_subclass)
+    put(torch.Tensor, "_make_subclass", staticmethod(_make_subclass(torch.Tensor._make_subclass)))
+    put(UninitializedTensorMixin, "materialize", _materialize)
     put(FakeTensor, "__repr__", _text)
     put(FakeTensor, "__format__", _format)
     put(FakeTensor, "data_ptr", _address)
@@ -101,18 +107,19 @@ def _apply(module: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurs
         for child in module.children():
             _apply_to_child(child, fn)
     for parameter in module._parameters.values():
-        if parameter is None:
+        if parameter is None or _moved_later(parameter, fn):
             continue
         with torch.no_grad():
             data = fn(parameter.data)
-            if isinstance(data, FakeTensor) and not isinstance(parameter, FakeTensor):
+            moves = isinstance(data, FakeTensor) or data.device != parameter.device  # off the meta device
+            if moves and not isinstance(parameter, FakeTensor):
                 _become(parameter, nn.Parameter(data, parameter.requires_grad))
                 continue
             parameter.data = data
             if parameter.grad is not None:
                 parameter.grad.data = fn(parameter.grad.data)
     for name, buffer in module._buffers.items():
-        if buffer is not None:
+        if buffer is not None and not _moved_later(buffer, fn):
             module._buffers[name] = fn(buffer)
             if not isinstance(buffer, FakeTensor):
                 undone_by(partial(module._buffers.__setitem__, name, buffer))
@@ -134,6 +141,67 @@ def _swap(first: torch.Tensor, second: torch.Tensor) -> None:
     first.__class__, second.__class__ = second.__class__, first.__class__
     first.__dict__, second.__dict__ = second.__dict__, first.__dict__
     torch._C._swap_tensor_impl(first, second)
+
+
+WILL_BE = "_undertorch_will_be"
+"""Attribute of a parameter without a shape yet: an empty tensor of the dtype and the device that it will have."""
+
+
+def _moved_later(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    """Of a lazy module, whose parameters have no shape before the first call: what it will be is kept."""
+    if not isinstance(tensor, UninitializedTensorMixin):
+        return False
+    tensor.__dict__[WILL_BE] = fn(_will_be(tensor))
+    return True
+
+
+def _will_be(tensor: torch.Tensor) -> torch.Tensor:
+    given: torch.Tensor | None = tensor.__dict__.get(WILL_BE)
+    return torch.empty(0, dtype=tensor.data.dtype, device=tensor.data.device) if given is None else given
+
+
+def _materialize(tensor: Any, shape: Sequence[int], device: Any = None, dtype: torch.dtype | None = None) -> None:
+    """Gives a parameter or a buffer of a lazy module its shape."""
+    like = _will_be(tensor)
+    made = torch.empty(shape, dtype=dtype or like.dtype, device=device or like.device)
+    if isinstance(tensor, nn.Parameter):
+        _become(tensor, nn.Parameter(made, tensor.requires_grad))
+    elif isinstance(made, FakeTensor):
+        _become(tensor, made)
+    else:
+        tensor.data = made
+        tensor.__class__ = tensor.cls_to_become
+
+
+@cache
+def _fake_of(kind: type) -> type:
+    """A class of tensors, of tensors without values. What it says of functions goes before what those say."""
+    if issubclass(kind, FakeTensor):
+        return kind
+    own = next(vars(base)["__torch_function__"] for base in kind.__mro__ if "__torch_function__" in vars(base))
+
+    # Wrapped: torch switches its own off in a class that has a say on ops, as FakeTensor has.
+    def function(cls: type, *arguments: Any, **named: Any) -> Any:
+        return own.__get__(None, cls)(*arguments, **named)
+
+    made = {"__torch_function__": classmethod(function), "__module__": kind.__module__}
+    return type(kind.__name__, (kind, FakeTensor), made)
+
+
+def _as_subclass(tensor: torch.Tensor, kind: type) -> torch.Tensor:
+    same = tensor.view_as(tensor)
+    same.__class__ = _fake_of(kind)
+    return same
+
+
+def _make_subclass(make: Any) -> Any:
+    def made(kind: type, data: torch.Tensor, require_grad: bool = False, **settings: Any) -> Any:
+        if not isinstance(data, FakeTensor) or issubclass(kind, FakeTensor | UninitializedTensorMixin):
+            return make(kind, data, require_grad, **settings)
+        with torch.no_grad():
+            return _as_subclass(data.detach(), kind).requires_grad_(require_grad)
+
+    return made
 
 
 def _apply_to_child(child: Any, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:

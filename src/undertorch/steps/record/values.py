@@ -7,6 +7,7 @@ values (`nonzero`, a boolean index), every element is taken to be meant, or the 
 would give (a mixture of experts).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,23 @@ from undertorch.steps.record.notes import Notes
 UNCOMPUTED = "without a GPU no values are computed"
 
 
+MOST_TRUTHS = 10_000
+"""Of questions whether something is true, asked at one line between two backwards: so many make an endless loop."""
+MOST_VALUES = 200_000
+"""Of questions for a value, which scripts ask more often (each token of a batch)."""
+
+
+class EndlessLoop(RuntimeError):
+    """A script waits for a value that no computation will bring."""
+
+    def __init__(self, file: str, line: int, count: int) -> None:
+        place = f"{file}:{line}"
+        super().__init__(
+            f"{place} asked {count:,} times for a value without a step, and {UNCOMPUTED}: a loop there never ends."
+        )
+        self.remedy = f"Pass --assume {place}=VALUE with a value that ends the loop (true, false or a number)."
+
+
 class Values:
     """Answers what is asked of fake tensors, and notes each answer."""
 
@@ -32,6 +50,12 @@ class Values:
         self._script = script
         self.unused = set(given)
         """Places of the user's answers at which nothing was asked so far."""
+        self._asked: Counter[Where | None] = Counter()
+        """How often a value was asked for at a line since the last backward."""
+
+    def backward_started(self) -> None:
+        """What was asked before it was no endless loop."""
+        self._asked.clear()
 
     def fact(self, tensor: torch.Tensor) -> Fact | None:
         """What is known of a tensor."""
@@ -81,6 +105,7 @@ class Values:
     def scalar(self, call: Call) -> Answer:
         """`tensor.item()`, and with it `float()`, `int()`, `bool()` and `if tensor:`."""
         tensor = call.args[0]
+        self._count_question(call, tensor.dtype is torch.bool)
         believed = self._facts.value(tensor)
         value = self.given(call, _as(tensor.dtype, believed))
         if self._facts.certain(tensor):
@@ -91,6 +116,13 @@ class Values:
             return Answer(result=value, assumed=(self.assume(what, other, call),))
         what = f"a tensor's value is asked for, and {UNCOMPUTED}; {value} was answered"
         return Answer(result=value, assumed=(self.assume(what, "VALUE", call),))
+
+    def _count_question(self, call: Call, truth: bool) -> None:
+        """Ends a loop whose end hangs on a value that never changes. Raises EndlessLoop."""
+        where = call.where
+        self._asked[where] += 1
+        if where is not None and self._asked[where] > (MOST_TRUTHS if truth else MOST_VALUES):
+            raise EndlessLoop(where.file, where.line, self._asked[where] - 1)
 
     def each(self, tensor: torch.Tensor, where: Where | None, how: str) -> Any:
         """The value that stands for each element of a tensor that is turned into a list or an array."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from undertorch.steps.record import ScriptFailed
-from undertorch.steps.record.overlay.scratch import Scratch, bytes_in
+from undertorch.steps.record.overlay.scratch import Scratch, _remove, bytes_in
 
 SCRIPT = Path(__file__).with_name("scripts") / "saves.py"
 NO_SERVER = "9"
@@ -118,6 +118,23 @@ def test_a_folder_without_rights_is_removed_too(temporary):
         (scratch.folder / "copy" / "closed" / "file").write_text("x")
         (scratch.folder / "copy" / "closed").chmod(0)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_that_somebody_else_removes_meanwhile_is_removed_without_a_word(tmp_path, monkeypatch):
+    """What the script left behind may go on removing until it is killed: here each folder right after it was listed."""
+    folder = tmp_path / "undertorch-gone"
+    (folder / "copy" / "inside").mkdir(parents=True)
+    walk = os.walk
+
+    def vanishing(top):
+        for inside, folders, files in walk(top):
+            for name in folders:
+                shutil.rmtree(Path(inside, name))
+            yield inside, folders, files
+
+    monkeypatch.setattr(os, "walk", vanishing)
+    _remove(folder)
+    assert not folder.exists()
 
 
 def test_a_script_that_writes_too_much_is_ended(tmp_path, temporary, tree):

@@ -3,6 +3,7 @@
 const AXIS = 20;
 const PHASES = 16;
 const LANE = 84;
+const LEAST = 5; // so that a launch far from any peak is there to be seen
 const IDLE = 14;
 const GAP = 8;
 
@@ -76,7 +77,7 @@ function drawLaunches(pen, lanes, launches, top, colours, x, width, chosen, at) 
     const wide = Math.max((time[launch] / lanes.width) * width, 0.6);
     if (left > width || left + wide < 0) continue;
     const known = step.peaks && share[launch] !== null;
-    const high = known ? Math.max(Math.min(share[launch], 1) * LANE, 1.5) : step.peaks ? 5 : LANE * 0.7;
+    const high = known ? Math.max(Math.min(share[launch], 1) * LANE, LEAST) : step.peaks ? 5 : LANE * 0.7;
     pen.globalAlpha = chosen && !chosen.has(launch) ? 0.16 : 1;
     pen.fillStyle = launch === at ? colours.ink : colours[step.phases[phase[launch]]];
     if (known || !step.peaks) pen.fillRect(left, top + LANE - high, wide > 3 ? wide - 0.5 : wide, high);

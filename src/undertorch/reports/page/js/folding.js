@@ -22,9 +22,9 @@ function startFolding() {
   });
   document.querySelectorAll(".file .all").forEach((button) => {
     button.addEventListener("click", () => {
-      const open = button.getAttribute("aria-pressed") !== "true";
-      button.setAttribute("aria-pressed", String(open));
-      button.textContent = open ? "close all" : "open all";
+      const open = button.dataset.open !== "true";
+      button.dataset.open = String(open);
+      button.firstElementChild.textContent = open ? "close all" : "open all"; // its name says it: no pressed state beside it
       button.closest(".file").querySelectorAll(".hot").forEach((row) => fold(row, open));
     });
   });

@@ -1,9 +1,9 @@
 """Loads and stores of a warp. Every address is looked up among the launch's buffers before memory is touched.
 
-Constants of a translation: SPACE (HOST: global, const, param and generic addresses, which are the host's; SHARED:
-offsets into the block's; LOCAL: offsets into the thread's), M the memory's integer type and BYTES its size, R the
-register's, SIGNED, COUNT (elements of a vector access), A the address register's type, STORE, and LEVEL (0 nothing,
-1 counters, 2 counters and events).
+What is common lies here; the rest is in lookup.py and tally.py, compiled once and called. Constants of a translation:
+SPACE (HOST: global, const, param and generic addresses, which are the host's; SHARED: offsets into the block's; LOCAL:
+offsets into the thread's), M the memory's integer type and BYTES its size, R the register's, SIGNED, COUNT (elements of
+a vector access), A the address register's type, STORE, and LEVEL (0 nothing, 1 counters, 2 counters and events).
 """
 
 
@@ -25,34 +25,84 @@ def access(
     site = pointer(Site, ctx.sites) + number
     first = trailing_zeros(mask)
     where = locate(ctx, warp, addresses, offset)
-    if not inside(ctx, warp, site, number, where, mask):
-        return FAULT
-    start = widen(i64, addresses[first]) + offset
+    origin = widen(i64, 0)
     if SPACE == SHARED:
         block = pointer(Block, warp.block)
-        start = start + block.shared
+        origin = block.shared
     if SPACE == LOCAL:
-        start = start + warp.local + widen(i64, first * ctx.local_bytes)
-    if LEVEL > 0:
-        count(ctx, warp, site, where, start, mask)
-    if LEVEL > 1:
-        note(ctx, warp, number, where, mask)
-    start = start - widen(i64, first) * (BYTES * COUNT)
-    together = bits(where == splat(start) + lane_numbers(i64) * (BYTES * COUNT)) | ~mask
+        origin = warp.local
+    start = widen(i64, addresses[first]) + offset + origin
+    if SPACE == LOCAL:
+        start = start + widen(i64, first * ctx.local_bytes)
+    shape = approve(ctx, warp, site, number, where, start, origin, mask)
+    if shape == REFUSED:
+        return FAULT
+    if (LEVEL > 1) and STORE:
+        note_values(ctx, warp, number, mask, r0, r1, r2, r3)
     if COUNT == 1:
-        if together == FULL:
+        if shape == NEIGHBOURS:
+            start = start - widen(i64, first) * BYTES
             if STORE:
                 put_neighbours(start, mask, r0)
             else:
                 take_neighbours(start, mask, r0)
             return GO_ON
-    move(where, first, mask, r0)
+    if not STORE:
+        if shape == UNIFORM:
+            take_one(start, mask, r0)
+            if COUNT > 1:
+                take_one(start + BYTES, mask, r1)
+            if COUNT > 2:
+                take_one(start + (2 * BYTES), mask, r2)
+                take_one(start + (3 * BYTES), mask, r3)
+            return GO_ON
+    move(where, mask, r0)
     if COUNT > 1:
-        move(where + BYTES, first, mask, r1)
+        move(where + BYTES, mask, r1)
     if COUNT > 2:
-        move(where + (2 * BYTES), first, mask, r2)
-        move(where + (3 * BYTES), first, mask, r3)
+        move(where + (2 * BYTES), mask, r2)
+        move(where + (3 * BYTES), mask, r3)
     return GO_ON
+
+
+def approve(
+    ctx: Context, warp: Warp, site: Site, number: i32, where: V[i64], start: i64, origin: i64, mask: i32
+) -> i32:
+    """What the addresses look like, or REFUSED where one is bad; counts the access and writes its event.
+
+    Most accesses repeat the last one's pattern of addresses, moved: then the first address tells of all.
+    """
+    same = bits(load(V[i64], site.pattern) == where - splat(start)) | ~mask
+    known = (same == FULL) and (site.pattern_mask == mask)
+    known = known and ((start - origin - site.low) < site.room) and ((start & (BYTES * COUNT - 1)) == 0)
+    if known:
+        if LEVEL > 0:
+            count(ctx, warp, site, where, start, mask)
+        if LEVEL > 1:
+            note(ctx, warp, number, where, mask)
+        return site.shape
+    common = (within(ctx, warp, site, where) | ~mask) == FULL
+    if not common:
+        if not rare(ctx, warp, site, number, where, mask):
+            return REFUSED
+    if LEVEL > 0:
+        site.requests += 1
+        site.lanes += widen(i64, population(mask))
+    if LEVEL > 1:
+        if common:
+            note(ctx, warp, number, where, mask)
+    site.misses += 1
+    if (LEVEL > 0) or (site.misses < LESSONS) or ((site.misses & (LESSONS - 1)) == 0):
+        study(ctx, warp, site, where, start, origin, mask)
+        return site.shape
+    return SCATTERED
+
+
+def study(ctx: Context, warp: Warp, site: Site, where: V[i64], start: i64, origin: i64, mask: i32) -> None:
+    """Keeps a pattern of addresses that every lane may access, and counts it."""
+    each = array(i64, 32)
+    store(each, where)
+    learn(ctx, warp, site, each, mask, start, origin, BYTES * COUNT, SPACE)
 
 
 def locate(ctx: Context, warp: Warp, addresses: P[A], offset: i64) -> V[i64]:
@@ -66,101 +116,34 @@ def locate(ctx: Context, warp: Warp, addresses: P[A], offset: i64) -> V[i64]:
     return out
 
 
-def inside(ctx: Context, warp: Warp, site: Site, number: i32, where: V[i64], mask: i32) -> i1:
-    """Whether every active lane's bytes lie in one of the buffers, aligned; notes the fault where not."""
-    straight = bits((where & (BYTES * COUNT - 1)) == 0) | ~mask
+def within(ctx: Context, warp: Warp, site: Site, where: V[i64]) -> i32:
+    """Lanes whose bytes are aligned and lie where accesses of this site commonly do.
+
+    `site.bytes` is how many starting addresses an access of this size may have in the buffer found last.
+    """
+    straight = (where & (BYTES * COUNT - 1)) == 0
     if SPACE == SHARED:
         block = pointer(Block, warp.block)
-        room = widen(i64, ctx.shared_bytes) - (BYTES * COUNT)
-        good = bits((where - splat(block.shared)) <= splat(room)) | ~mask
         if ctx.shared_bytes < (BYTES * COUNT):
-            good = ~mask
-        if (good & straight) == FULL:
-            return 1
-        return blame(ctx, warp, number, where, ~good, ~straight)
+            return 0
+        room = widen(i64, ctx.shared_bytes) - (BYTES * COUNT)
+        return bits(straight & ((where - splat(block.shared)) <= splat(room)))
     if SPACE == LOCAL:
+        if ctx.local_bytes < (BYTES * COUNT):
+            return 0
         room = widen(i64, ctx.local_bytes) - (BYTES * COUNT)
         own = splat(warp.local) + lane_numbers(i64) * splat(widen(i64, ctx.local_bytes))
-        good = bits((where - own) <= splat(room)) | ~mask
-        if ctx.local_bytes < (BYTES * COUNT):
-            good = ~mask
-        if (good & straight) == FULL:
-            return 1
-        return blame(ctx, warp, number, where, ~good, ~straight)
+        return bits(straight & ((where - own) <= splat(room)))
     if SPACE == HOST:
-        good = bits((where - splat(site.base)) < splat(site.bytes)) | ~mask
-        if (good & straight) == FULL:
-            return 1
-        if straight != FULL:
-            return blame(ctx, warp, number, where, 0, ~straight)
-        return look_up(ctx, warp, site, number, where, mask)
+        return bits(straight & ((where - splat(site.base)) < splat(site.bytes)))
     return 0
 
 
-def look_up(ctx: Context, warp: Warp, site: Site, number: i32, where: V[i64], mask: i32) -> i1:
-    """Finds each lane's buffer. The site keeps the last that was in the launch's table.
-
-    `site.bytes` is how many starting addresses an access of this size may have in the buffer.
-    """
+def rare(ctx: Context, warp: Warp, site: Site, number: i32, where: V[i64], mask: i32) -> i1:
+    """Another buffer than last time, a generic address of shared or local memory, or a fault."""
     each = array(i64, 32)
     store(each, where)
-    left = mask
-    while left != 0:
-        lane = trailing_zeros(left)
-        at = each[lane]
-        if not find(ctx, warp, site, at, lane):
-            return blame(ctx, warp, number, where, 1 << lane, 0)
-        left = left & (left - 1)
-    return 1
-
-
-def find(ctx: Context, warp: Warp, site: Site, at: i64, lane: i32) -> i1:
-    """Whether one lane's bytes lie in the block's shared memory, in its own local memory or in a buffer."""
-    if (at - site.base) < site.bytes:
-        return 1
-    buffers = pointer(Buffer, ctx.buffers)
-    for n in range(ctx.buffer_count):
-        buffer = buffers + n
-        if buffer.bytes >= (BYTES * COUNT):
-            if (at - buffer.base) <= buffer.bytes - (BYTES * COUNT):
-                if STORE:
-                    if (buffer.flags & READ_ONLY) != 0:
-                        return 0
-                site.base = buffer.base
-                site.bytes = buffer.bytes - (BYTES * COUNT) + 1
-                site.delta = buffer.virtual - buffer.base
-                return 1
-    block = pointer(Block, warp.block)
-    if widen(i64, ctx.shared_bytes) >= (BYTES * COUNT):
-        if (at - block.shared) <= widen(i64, ctx.shared_bytes) - (BYTES * COUNT):
-            return 1
-    if widen(i64, ctx.local_bytes) >= (BYTES * COUNT):
-        own = warp.local + widen(i64, lane * ctx.local_bytes)
-        if (at - own) <= widen(i64, ctx.local_bytes) - (BYTES * COUNT):
-            return 1
-    return 0
-
-
-def blame(ctx: Context, warp: Warp, number: i32, where: V[i64], outside: i32, crooked: i32) -> i1:
-    """Notes who did what."""
-    each = array(i64, 32)
-    store(each, where)
-    bad = outside
-    ctx.fault = 1
-    if outside == 0:
-        bad = crooked
-        ctx.fault = 2
-    lane = trailing_zeros(bad)
-    ctx.fault_lane = lane
-    ctx.fault_site = number
-    ctx.fault_warp = warp.index
-    ctx.fault_address = each[lane]
-    if SPACE == SHARED:
-        block = pointer(Block, warp.block)
-        ctx.fault_address = each[lane] - block.shared
-    if SPACE == LOCAL:
-        ctx.fault_address = each[lane] - warp.local - widen(i64, lane * ctx.local_bytes)
-    return 0
+    return settle(ctx, warp, site, number, each, mask, BYTES * COUNT, SPACE, STORE, LEVEL)
 
 
 def take_neighbours(start: i64, mask: i32, out: P[R]) -> None:
@@ -181,19 +164,17 @@ def put_neighbours(start: i64, mask: i32, r: P[R]) -> None:
         masked_store(pointer(M, start), value, lanes(mask))
 
 
-def move(where: V[i64], first: i32, mask: i32, r: P[R]) -> None:
+def take_one(at: i64, mask: i32, r: P[R]) -> None:
+    """Lanes read the same element."""
+    keep(as_register(splat(load(M, pointer(M, at)))), mask, r)
+
+
+def move(where: V[i64], mask: i32, r: P[R]) -> None:
     """One element of each lane, wherever it lies."""
     if STORE:
         scatter(narrow(M, load(V[R], r)), where, lanes(mask))
     else:
-        each = array(i64, 32)
-        store(each, where)
-        one = each[first]
-        if (bits(where == splat(one)) | ~mask) == FULL:
-            new = as_register(splat(load(M, pointer(M, one))))
-            keep(new, mask, r)
-        else:
-            keep(as_register(gather(M, where, lanes(mask))), mask, r)
+        keep(as_register(gather(M, where, lanes(mask))), mask, r)
 
 
 def keep(new: V[R], mask: i32, out: P[R]) -> None:
@@ -218,112 +199,69 @@ def count(ctx: Context, warp: Warp, site: Site, where: V[i64], start: i64, mask:
     `start` is the first active lane's address. Moved by whole words (sectors), a pattern takes the same.
     """
     site.requests += 1
-    active = population(mask)
-    site.lanes += widen(i64, active)
+    site.lanes += widen(i64, population(mask))
     if SPACE == LOCAL:
         return
     phase = narrow(i32, start & 3)
     if SPACE == HOST:
         phase = narrow(i32, (start + site.delta) & 31)
-    pattern = where - splat(start)
-    known = bits(load(V[i64], site.pattern) == pattern) | ~mask
+    known = bits(load(V[i64], site.pattern) == where - splat(start)) | ~mask
     if known == FULL:
         if site.pattern_mask == mask:
             if site.pattern_phase == phase:
                 site.units += site.pattern_units
-                site.ideal += ideal(active, mask)
+                site.ideal += site.pattern_ideal
                 return
-    units = widen(i64, 0)
-    if SPACE == SHARED:
-        block = pointer(Block, warp.block)
-        units = widen(i64, wavefronts(where - splat(block.shared), mask))
-    if SPACE == HOST:
-        units = widen(i64, distinct((where + splat(site.delta)) >> 5, mask))
-    store(site.pattern, pattern)
-    site.pattern_mask = mask
-    site.pattern_phase = phase
-    site.pattern_units = units
-    site.units += units
-    site.ideal += ideal(active, mask)
-
-
-def ideal(active: i32, mask: i32) -> i64:
-    """The least that as many lanes could take."""
-    if SPACE == SHARED:
-        return widen(i64, ideal_wavefronts(mask))
-    else:
-        return widen(i64, (active * (BYTES * COUNT) + 31) >> 5)
-
-
-def ideal_wavefronts(mask: i32) -> i32:
-    """Of addresses without conflicts: a pass for each group of lanes that 128 bytes hold."""
-    total = 0
-    for group in range(PASSES):
-        part = (mask >> (group * LANES_A_PASS)) & LANES_OF_PASS
-        if part != 0:
-            total += 1
-    return total
-
-
-def wavefronts(offsets: V[i64], mask: i32) -> i32:
-    """Of up to 4 bytes a lane one pass of 32 lanes; 8 bytes two of 16; 16 bytes four of 8: each as many wavefronts as
-    the most distinct words that fall into one bank (of the pass's width).
-    """
-    total = 0
     each = array(i64, 32)
-    words = offsets >> WORD_SHIFT
-    store(each, words)
-    steps = each[trailing_zeros(mask)]
-    start = splat(steps - widen(i64, trailing_zeros(mask)))
-    if PASSES == 1:
-        if (bits(words == start + lane_numbers(i64)) | ~mask) == FULL:
-            return 1
-        if (bits(words == splat(steps)) | ~mask) == FULL:
-            return 1
-    for group in range(PASSES):
-        left = mask & (LANES_OF_PASS << (group * LANES_A_PASS))
-        banks = array(i32, 32)
-        most = 0
-        while left != 0:
-            word = each[trailing_zeros(left)]
-            left = left & ~bits(words == splat(word))
-            bank = word & (BANKS_A_PASS - 1)
-            banks[bank] += 1
-            most = select(banks[bank] > most, banks[bank], most)
-        total += most
-    return total
-
-
-def distinct(keys: V[i64], mask: i32) -> i32:
-    """How many different keys the active lanes have."""
-    total = 0
-    each = array(i64, 32)
-    store(each, keys)
-    left = mask
-    while left != 0:
-        key = each[trailing_zeros(left)]
-        left = left & ~bits(keys == splat(key))
-        total += 1
-    return total
+    store(each, where)
+    tally(warp, site, each, mask, phase, BYTES * COUNT, SPACE)
 
 
 def note(ctx: Context, warp: Warp, number: i32, where: V[i64], mask: i32) -> None:
-    """Writes one event; a full buffer is handed to the host first."""
-    if ctx.event_count == ctx.event_capacity:
-        call_address(ctx.host, ctx, warp, EVENTS_FULL, 0, 0)
-    event = pointer(Event, ctx.events) + ctx.event_count
-    block = pointer(Block, warp.block)
-    barrier = block.barriers + 0
-    event.sequence = ctx.event_count
-    event.block = block.linear
-    event.site = number
-    event.warp = warp.index
-    event.mask = mask
-    event.phase = barrier.phase
+    """The event of an access."""
+    event = row(ctx, warp, number, ACCESS, mask)
+    event.space = SPACE
+    event.bytes = BYTES * COUNT
     place = where
     if SPACE == SHARED:
+        block = pointer(Block, warp.block)
         place = where - splat(block.shared) + splat(widen(i64, block.rank) << 24)
     if SPACE == LOCAL:
         place = where - splat(warp.local)
     store(event.addresses, place)
-    ctx.event_count += 1
+
+
+def note_values(ctx: Context, warp: Warp, number: i32, mask: i32, r0: P[R], r1: P[R], r2: P[R], r3: P[R]) -> None:
+    """What a store writes: a row for each 8 bytes, the lower first."""
+    v0 = widen(i64, narrow(M, load(V[R], r0)))
+    if COUNT == 1:
+        note_value(ctx, warp, number, mask, 0, v0)
+    if COUNT > 1:
+        v1 = widen(i64, narrow(M, load(V[R], r1)))
+        if BYTES == 8:
+            note_value(ctx, warp, number, mask, 0, v0)
+            note_value(ctx, warp, number, mask, 1, v1)
+        else:
+            v0 = v0 | (v1 << (8 * BYTES))
+            if COUNT == 2:
+                note_value(ctx, warp, number, mask, 0, v0)
+    if COUNT > 2:
+        v2 = widen(i64, narrow(M, load(V[R], r2)))
+        v3 = widen(i64, narrow(M, load(V[R], r3)))
+        if BYTES == 8:
+            note_value(ctx, warp, number, mask, 2, v2)
+            note_value(ctx, warp, number, mask, 3, v3)
+        else:
+            v2 = v2 | (v3 << (8 * BYTES))
+            if BYTES == 4:
+                note_value(ctx, warp, number, mask, 0, v0)
+                note_value(ctx, warp, number, mask, 1, v2)
+            else:
+                note_value(ctx, warp, number, mask, 0, v0 | (v2 << (16 * BYTES)))
+
+
+def note_value(ctx: Context, warp: Warp, number: i32, mask: i32, which: i32, values: V[i64]) -> None:
+    """8 bytes of what each lane writes. It follows the event of its access without a gap."""
+    event = next_row(ctx, warp, number, VALUES, mask)
+    event.number = which
+    store(event.addresses, values)

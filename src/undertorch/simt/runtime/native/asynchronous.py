@@ -1,7 +1,8 @@
 """cp.async: each thread's copies wait in a queue of its warp, and are done when a wait reaches their group.
 
 So a kernel that forgets its wait reads what was there before, as it may on a GPU.
-Constants: SIZE (4, 8 or 16 bytes), T and S (types of the address registers of destination and source), LEVEL.
+Constants: SIZE (4, 8 or 16 bytes), T and S (types of the address registers of destination and source).
+The site `number` is the write, into shared memory; `number + 1` the read, from global memory.
 """
 
 
@@ -17,24 +18,39 @@ def async_copy(
     mask: i32,
 ) -> i32:
     """Copies of the lanes: `counts` bytes from global memory, the rest of SIZE filled with zeros."""
-    left = mask
+    block = pointer(Block, warp.block)
+    targets = array(i64, 32)
+    sources = array(i64, 32)
+    store(targets, widen(i64, load(V[T], to)) + splat(to_offset + block.shared))
+    store(sources, widen(i64, load(V[S], source)) + splat(source_offset))
+    return async_issue(ctx, warp, number, targets, sources, counts, mask, SIZE)
+
+
+def async_issue(
+    ctx: Context, warp: Warp, number: i32, targets: P[i64], sources: P[i64], given: P[i32], mask: i32, size: i32
+) -> i32:
+    """Checks and queues a warp's copies."""
     block = pointer(Block, warp.block)
     site = pointer(Site, ctx.sites) + number
+    counts = array(i32, 32)
+    reading = 0
+    left = mask
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
-        target = widen(i64, to[lane]) + to_offset
-        origin = widen(i64, source[lane]) + source_offset
-        count = counts[lane]
-        if count > SIZE:
-            count = widen(i32, SIZE)
+        target = targets[lane] - block.shared
+        origin = sources[lane]
+        count = given[lane]
+        count = select(count > size, size, count)
+        counts[lane] = count
         wrong = 0
-        if target + SIZE > widen(i64, ctx.shared_bytes):
+        if target + widen(i64, size) > widen(i64, ctx.shared_bytes):
             wrong = 1
-        if ((target | origin) & (SIZE - 1)) != 0:
+        if ((target | origin) & widen(i64, size - 1)) != 0:
             wrong = 2
         if count != 0:
-            if not readable(ctx, origin, widen(i64, count)):
+            reading = reading | (1 << lane)
+            if not readable(ctx, site + 1, origin, widen(i64, count)):
                 wrong = 1
                 target = origin
         if wrong != 0:
@@ -45,36 +61,48 @@ def async_copy(
             ctx.fault_address = target
             return FAULT
         if warp.queued == QUEUE:
-            async_complete(ctx, warp, 1 << lane, 0, 1)
+            async_complete(warp, 1 << lane, 0, 1)
         entry = pointer(Copy, warp.queue) + warp.queued
         warp.queued += 1
         entry.to = target + block.shared
         entry.source = origin
         entry.bytes = count
-        entry.fill = SIZE - count
+        entry.fill = size - count
         entry.lane = lane
         entry.group = warp.groups[lane]
-        entry.site = number
-        entry.live = 1
-    if LEVEL > 0:
-        site.requests += 1
-        site.lanes += widen(i64, population(mask))
+    if ctx.level > 0:
+        if mask != 0:
+            async_count(warp, site, targets, mask, size, SHARED)
+        if reading != 0:
+            async_count(warp, site + 1, sources, reading, size, HOST)
+    if ctx.level > 1:
+        note_copies(ctx, warp, number, targets, sources, counts, mask, size)
     return GO_ON
 
 
-def readable(ctx: Context, at: i64, count: i64) -> i1:
+def async_count(warp: Warp, site: Site, each: P[i64], mask: i32, size: i32, space: i32) -> None:
+    """Counts one side of the copies."""
+    site.requests += 1
+    site.lanes += widen(i64, population(mask))
+    tally(warp, site, each, mask, 0, size, space)
+
+
+def readable(ctx: Context, site: Site, at: i64, count: i64) -> i1:
     """Whether bytes lie in one of the launch's buffers."""
     buffers = pointer(Buffer, ctx.buffers)
     for n in range(ctx.buffer_count):
         buffer = buffers + n
         if buffer.bytes >= count:
             if (at - buffer.base) <= buffer.bytes - count:
+                site.delta = buffer.virtual - buffer.base
                 return 1
     return 0
 
 
-def async_commit(warp: Warp, mask: i32) -> None:
+def async_commit(ctx: Context, warp: Warp, number: i32, mask: i32) -> None:
     """Each lane's copies since its last commit are a group."""
+    if ctx.level > 1:
+        note_groups(ctx, warp, number, COMMITTED, 0, 0, mask)
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
@@ -82,12 +110,14 @@ def async_commit(warp: Warp, mask: i32) -> None:
         warp.groups[lane] += 1
 
 
-def async_wait(ctx: Context, warp: Warp, keep: i32, everything: i32, mask: i32) -> None:
+def async_wait(ctx: Context, warp: Warp, number: i32, keep: i32, everything: i32, mask: i32) -> None:
     """All groups but each lane's last `keep` are done; or everything, committed or not."""
-    async_complete(ctx, warp, mask, keep, everything)
+    async_complete(warp, mask, keep, everything)
+    if ctx.level > 1:
+        note_groups(ctx, warp, number, COMPLETED, keep, everything, mask)
 
 
-def async_complete(ctx: Context, warp: Warp, mask: i32, keep: i32, everything: i32) -> None:
+def async_complete(warp: Warp, mask: i32, keep: i32, everything: i32) -> None:
     """Does the copies that are due, and closes the gaps in the queue."""
     entries = pointer(Copy, warp.queue)
     kept = 0

@@ -167,40 +167,53 @@ def hash_of(pcs: V[i32]) -> i64:
     return total
 
 
-def leave(ctx: Context, warp: Warp, mask: i32) -> i32:
+def leave(ctx: Context, warp: Warp, number: i32, mask: i32) -> i32:
     """Lanes end. Threads that ended count as arrived at every barrier of the block."""
     pcs = load(V[i32], warp.pc)
     store(warp.pc, select(lanes(mask), splat(widen(i32, EXITED)), pcs))
     block = pointer(Block, warp.block)
     block.exited += population(mask)
+    if ctx.level > 1:
+        note_step(ctx, warp, number, EXIT, mask)
     for n in range(BARRIERS):
         barrier = block.barriers + n
         if barrier.arrived != 0:
             if barrier.expected == 0:
                 if barrier.arrived >= ctx.threads - block.exited:
-                    open_barrier(ctx, block, n)
+                    open_barrier(ctx, warp, number, n)
     return GO_ON
 
 
-def barrier_wait(ctx: Context, warp: Warp, ids: P[i32], counts: P[i32], has_count: i32, then: i32, mask: i32) -> i32:
+def barrier_wait(
+    ctx: Context, warp: Warp, number: i32, ids: P[i32], counts: P[i32], has_count: i32, then: i32, mask: i32
+) -> i32:
     """bar.sync: lanes arrive and wait; they go on at `then`."""
-    return barrier_any(ctx, warp, ids, counts, has_count, then, mask, 0, 1)
+    return barrier_any(ctx, warp, number, ids, counts, has_count, then, mask, 0, 1)
 
 
-def barrier_arrive(ctx: Context, warp: Warp, ids: P[i32], counts: P[i32], then: i32, mask: i32) -> i32:
+def barrier_arrive(ctx: Context, warp: Warp, number: i32, ids: P[i32], counts: P[i32], then: i32, mask: i32) -> i32:
     """bar.arrive: lanes arrive and go on."""
-    return barrier_any(ctx, warp, ids, counts, 1, then, mask, 0, 0)
+    return barrier_any(ctx, warp, number, ids, counts, 1, then, mask, 0, 0)
 
 
 def barrier_reduce(
-    ctx: Context, warp: Warp, ids: P[i32], counts: P[i32], has_count: i32, then: i32, mask: i32, yes: i32
+    ctx: Context, warp: Warp, number: i32, ids: P[i32], counts: P[i32], has_count: i32, then: i32, mask: i32, yes: i32
 ) -> i32:
     """bar.red: as bar.sync; `yes` are the lanes whose predicate holds."""
-    return barrier_any(ctx, warp, ids, counts, has_count, then, mask, yes, 1)
+    return barrier_any(ctx, warp, number, ids, counts, has_count, then, mask, yes, 1)
 
 
 def barrier_any(
-    ctx: Context, warp: Warp, ids: P[i32], counts: P[i32], has_count: i32, then: i32, mask: i32, yes: i32, wait: i32
+    ctx: Context,
+    warp: Warp,
+    number: i32,
+    ids: P[i32],
+    counts: P[i32],
+    has_count: i32,
+    then: i32,
+    mask: i32,
+    yes: i32,
+    wait: i32,
 ) -> i32:
     """Lanes of one barrier id at a time."""
     block = pointer(Block, warp.block)
@@ -214,6 +227,8 @@ def barrier_any(
         barrier.expected = 0
         if has_count != 0:
             barrier.expected = counts[lane]
+        if ctx.level > 1:
+            note_barrier(ctx, warp, number, ARRIVED, id, barrier.phase, barrier.expected, same)
         barrier.arrived += population(same)
         barrier.count += population(same & yes)
         pcs = load(V[i32], warp.pc)
@@ -227,13 +242,16 @@ def barrier_any(
         if needed == 0:
             needed = ctx.threads - block.exited
         if barrier.arrived >= needed:
-            open_barrier(ctx, block, id)
+            open_barrier(ctx, warp, number, id)
     return GO_ON
 
 
-def open_barrier(ctx: Context, block: Block, id: i32) -> None:
-    """Everybody who waits at a barrier goes on."""
+def open_barrier(ctx: Context, last: Warp, number: i32, id: i32) -> None:
+    """Everybody who waits at a barrier goes on: the warp `last` was the last to come, or to end."""
+    block = pointer(Block, last.block)
     barrier = block.barriers + id
+    if ctx.level > 1:
+        note_barrier(ctx, last, number, OPENED, id, barrier.phase, barrier.arrived, 0)
     barrier.result = barrier.count
     barrier.members = barrier.arrived
     barrier.arrived = 0

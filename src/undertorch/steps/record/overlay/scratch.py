@@ -1,5 +1,6 @@
 """The folder of a run, in the process that waits for it: made, bounded, and removed whatever becomes of the script."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -144,10 +145,11 @@ def _remove_abandoned(place: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """With folders that the script took its own rights to away."""
+    """With folders that the script took its own rights to away. A process that is ending may remove some meanwhile."""
     for inside, folders, _ in os.walk(folder):
         for name in folders:
             path = Path(inside, name)
             if not path.is_symlink():
-                path.chmod(0o700)
+                with contextlib.suppress(OSError):
+                    path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)

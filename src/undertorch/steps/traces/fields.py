@@ -1,0 +1,125 @@
+"""What an event of a profiler's trace is called, each field once: Kineto's Chrome trace, as torch.profiler exports it.
+
+Names as libkineto writes them (output_json.cpp) and torch's own events (torch/csrc/profiler). Only what is read is
+decoded; everything else in the file (the machine's environment among it) is skipped.
+"""
+
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+
+class Is(Enum):
+    """What an event tells of."""
+
+    KERNEL = auto()
+    MEMCPY = auto()
+    MEMSET = auto()
+    CALL = auto()
+    """One call into ATen or into another of torch's dispatched functions."""
+    LAUNCH = auto()
+    """A call into the CUDA or HIP runtime or driver."""
+    RANGE = auto()
+    """record_function, ProfilerStep#, Optimizer.step#."""
+    PYTHON = auto()
+    """A Python function or an nn.Module's forward (with_stack)."""
+    MEMORY = auto()
+    """An allocation (profile_memory)."""
+
+
+CATEGORIES = {
+    "kernel": Is.KERNEL,
+    "gpu_memcpy": Is.MEMCPY,
+    "gpu_memset": Is.MEMSET,
+    "cpu_op": Is.CALL,
+    "cuda_runtime": Is.LAUNCH,
+    "cuda_driver": Is.LAUNCH,
+    "user_annotation": Is.RANGE,
+    "python_function": Is.PYTHON,
+    "cpu_instant_event": Is.MEMORY,
+    # Of torch before 1.13.
+    "Kernel": Is.KERNEL,
+    "Memcpy": Is.MEMCPY,
+    "Memset": Is.MEMSET,
+    "Operator": Is.CALL,
+    "Runtime": Is.LAUNCH,
+}
+ON_GPU = frozenset({Is.KERNEL, Is.MEMCPY, Is.MEMSET})
+
+Count = int | float | str | None
+"""A number, which some versions write as text."""
+
+
+class Args(msgspec.Struct, kw_only=True, gc=False):
+    """What an event says beside its name and time; each kind of event has a few of them."""
+
+    external: Count = msgspec.field(name="External id", default=None)
+    external_before: Count = msgspec.field(name="external id", default=None)
+    """The same, before torch 1.13."""
+    correlation: Count = None
+    """Of something on the GPU and of the call that launched it."""
+    device: Count = None
+    stream: Count = None
+    grid: list[int] | str | None = None
+    block: list[int] | str | None = None
+    registers: Count = msgspec.field(name="registers per thread", default=None)
+    shared: Count = msgspec.field(name="shared memory", default=None)
+    """Bytes of a block, static and dynamic."""
+    bytes: Count = None
+    """Of a memcpy or memset."""
+    size: Count = None
+    """The same, of AMD's call that copies."""
+    sequence: Count = msgspec.field(name="Sequence number", default=None)
+    """Of an autograd node: a forward call's own, a backward call's the one of its forward."""
+    forward_thread: Count = msgspec.field(name="Fwd thread id", default=None)
+    """0 for a forward call."""
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=msgspec.Raw())
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=msgspec.Raw())
+    """These four describe a call's arguments (record_shapes), one entry each."""
+    allocated: Count = msgspec.field(name="Total Allocated", default=None)
+    """Bytes alive after an allocation, as torch's allocator counts them."""
+    device_type: Count = msgspec.field(name="Device Type", default=None)
+    """0 is the CPU."""
+
+
+class Event(msgspec.Struct, kw_only=True, gc=False):
+    """One line of the trace."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    ts: float = 0.0
+    """Start, in microseconds, from any moment."""
+    dur: float | None = None
+    args: Args | None = None
+
+
+class Device(msgspec.Struct, kw_only=True, gc=False):
+    """A GPU of the machine."""
+
+    id: int | None = None
+    name: str = ""
+
+
+class File(msgspec.Struct, kw_only=True, gc=False):
+    """The whole file."""
+
+    events: list[Event] | None = msgspec.field(name="traceEvents", default=None)
+    devices: list[Device] = msgspec.field(name="deviceProperties", default_factory=list)
+    schema: Any = msgspec.field(name="schema", default=None)
+    """Of a Step that undertorch wrote, which is no trace."""
+    cuda: int | None = msgspec.field(name="cuda_runtime_version", default=None)
+    hip: int | None = msgspec.field(name="hip_runtime_version", default=None)
+    driver: int | None = msgspec.field(name="cuda_driver_version", default=None)
+
+
+def number(value: Count) -> int | None:
+    """Of a field that some versions write as text; None where it is absent or no number."""
+    if isinstance(value, str):
+        return int(value) if value.strip().isdigit() else None
+    return None if value is None else int(value)

@@ -1,0 +1,42 @@
+"""Damaged JSON made readable: what profilers and what copied their files have been seen to write wrongly."""
+
+import re
+
+TOKEN = re.compile(
+    rb"""
+    (?P<text>"(?:[^"\\]|\\.)*")
+    |(?P<word>(?<=[:\[,\s])-?(?:nan|inf|infinity)(?=[,\]}\s]))   # numbers that JSON has not
+    |(?P<control>[\x00-\x08\x0b\x0c\x0e-\x1f])                   # between values
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+IN_TEXT = re.compile(rb"(?P<right>\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<escape>\\)|(?P<control>[\x00-\x1f])")
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def mended(data: bytes) -> tuple[bytes, int]:
+    r"""The text with its faults mended, and how many they were. What is beyond this is for the decoder to refuse.
+
+    Control bytes and raw newlines become spaces, wrong escapes (`\c`) get a second backslash, `NaN` and `Infinity`
+    become null, and bytes that are no UTF-8 the replacement character.
+    """
+    count = 0
+
+    def mend_text(match: re.Match[bytes]) -> bytes:
+        nonlocal count
+        if match.lastgroup == "right":
+            return match.group()
+        count += 1
+        return rb"\\" if match.lastgroup == "escape" else b" "
+
+    def mend(match: re.Match[bytes]) -> bytes:
+        nonlocal count
+        if match.lastgroup == "text":
+            return IN_TEXT.sub(mend_text, match.group())
+        count += 1
+        return b"null" if match.lastgroup == "word" else b" "
+
+    text = data.decode("utf-8", errors="replace")
+    count += text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
+    return TOKEN.sub(mend, text.encode()), count

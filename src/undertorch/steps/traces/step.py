@@ -1,0 +1,273 @@
+"""A Step from somebody's trace: one of its steps, measured, with what the file tells of it and what it does not."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import undertorch
+from undertorch import gpus
+from undertorch.records import (
+    Accounting,
+    Assumption,
+    Bound,
+    Environment,
+    Gpu,
+    Idle,
+    IdleCause,
+    Kernel,
+    Launch,
+    Memory,
+    Op,
+    Origin,
+    Phase,
+    Step,
+)
+from undertorch.records.totals import shares_us
+from undertorch.steps.traces import kernels
+from undertorch.steps.traces.bounds import bound
+from undertorch.steps.traces.fields import number
+from undertorch.steps.traces.idle import idle_times
+from undertorch.steps.traces.joining import NODE, Joined, Place, backward_place, join, node_of
+from undertorch.steps.traces.nesting import nest
+from undertorch.steps.traces.phases import Landmarks, landmarks, phase_of
+from undertorch.steps.traces.reading import BadTrace, Seen, Trace, read
+from undertorch.steps.traces.shapes import described
+from undertorch.steps.traces.windows import Window, median, windows
+
+LAUNCHES = ("LaunchKernel", "ModuleLaunch", "LaunchCooperative")
+"""Are in the names of the runtime's and the driver's calls that launch one kernel each."""
+
+
+def see_trace(path: Path, gpu: Gpu | None = None) -> tuple[Step, Gpu]:
+    """The step of median length in a trace, and the sheet of its GPU: `gpu`, or the one that the trace names.
+
+    Raises BadTrace.
+    """
+    trace = read(path)
+    sheet = _sheet(trace) if gpu is None else gpu
+    nest(trace.on_cpu)
+    joined = join(trace)
+    every = windows(joined)
+    window = median(every)
+    return _step(joined, window, len(every), sheet), sheet
+
+
+def _sheet(trace: Trace) -> Gpu:
+    if trace.gpu_name is None:
+        raise BadTrace(f"{trace.name} does not name its GPU; pass --gpu NAME (`undertorch gpus` lists them).")
+    try:
+        return gpus.find(trace.gpu_name)
+    except gpus.UnknownGpu as error:
+        raise BadTrace(
+            f"{trace.name} was recorded on a GPU called {trace.gpu_name!r}, of which there is no sheet; pass --gpu "
+            "with the name of the GPU that it is, or with a sheet of your own."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """The calls of a step that become Ops, with their ids."""
+
+    ids: dict[int, int]
+    """By identity of the event."""
+    ops: tuple[Op, ...]
+    exact: bool
+    """Whether every known line is the one that ran."""
+
+
+def _step(joined: Joined, window: Window, steps: int, gpu: Gpu) -> Step:
+    trace = joined.trace
+    called = [joined.call_of(event) for event in window.on_gpu]
+    marks = landmarks(joined, [call for call in called if call is not None])
+    calls = _calls(joined, window.on_gpu, called, marks)
+    ran = _kernels(joined, window.on_gpu, called, calls, gpu)
+    idle = idle_times(joined, window)
+    launches = tuple(
+        replace(
+            _launch(event, kernel, window, gpu, idle.get(id(event))),
+            ops=() if call is None else (calls.ids[id(call)],),
+            phase=phase_of(call, event, marks),
+        )
+        for event, kernel, call in zip(window.on_gpu, ran, called, strict=True)
+    )
+    return Step(
+        gpu=gpu.name,
+        step_us=window.lasts,
+        time_origin=Origin.MEASURED,
+        samples=None,
+        ops=calls.ops,
+        launches=launches,
+        idle=tuple(idle.values()),
+        memory=_memory(trace, called),
+        accounting=Accounting(
+            launches=len(launches),
+            time_with_line=_time_with_line(calls.ops, launches),
+            assumed=tuple(_said(joined, window, steps, calls, launches)),
+            lost_launches=_lost(joined, window),
+            repaired=trace.repaired,
+        ),
+        environment=Environment(
+            gpu_name=trace.gpu_name,
+            versions={"undertorch": undertorch.__version__, **trace.versions},
+            script=trace.name,
+            step=window.number,
+        ),
+    )
+
+
+def _calls(joined: Joined, on_gpu: Iterable[Seen], called: list[Seen | None], marks: Landmarks) -> _Calls:
+    """Calls that launched something, and their forward calls, in order of time."""
+    phases: dict[int, Phase] = {}
+    events: dict[int, Seen] = {}
+    for event, call in zip(on_gpu, called, strict=True):
+        if call is not None:
+            events[id(call)] = call
+            phases.setdefault(id(call), phase_of(call, event, marks))
+    forwards: dict[int, Seen] = {}
+    for key, call in list(events.items()):
+        forward = joined.forward_of(call) if phases[key] is Phase.BACKWARD else None
+        if forward is not None:
+            forwards[key] = forward
+            events.setdefault(id(forward), forward)
+            phases.setdefault(id(forward), Phase.FORWARD)
+    ordered = sorted(events.items(), key=lambda item: item[1].start)
+    ids = {key: number for number, (key, _) in enumerate(ordered)}
+    after_backward = backward_place(joined, marks.backward)
+    ops, exact = [], True
+    for key, call in ordered:
+        where = joined.place_of(call)
+        if where.where is None and phases[key] in (Phase.BACKWARD, Phase.ACCUMULATE, Phase.COMMUNICATE):
+            where = replace(after_backward, module=where.module)
+        exact &= where.exact or where.where is None
+        forward = forwards.get(key)
+        ops.append(_op(call, ids[key], phases[key], where, None if forward is None else ids[id(forward)]))
+    return _Calls(ids=ids, ops=tuple(ops), exact=exact)
+
+
+def _op(call: Seen, number_: int, phase: Phase, where: Place, forward: int | None) -> Op:
+    known = described(call)
+    overload, arguments, outputs = ("default", (), ()) if known is None else known
+    node = node_of(call)
+    return Op(
+        id=number_,
+        name=call.name,
+        overload=overload,
+        where=where.where,
+        chain=where.chain,
+        module=where.module,
+        phase=phase,
+        arguments=arguments,
+        outputs=outputs,
+        forward=forward,
+        node=None if node is None else node.name.removeprefix(NODE),
+    )
+
+
+def _kernels(
+    joined: Joined, on_gpu: tuple[Seen, ...], called: list[Seen | None], calls: _Calls, gpu: Gpu
+) -> list[Kernel]:
+    """Of each event its kernel, with figures where its call's cost has them."""
+    ran = [kernels.plain(event, joined.launch_of(event)) for event in on_gpu]
+    of_call: dict[int, list[int]] = defaultdict(list)
+    for place, call in enumerate(called):
+        if call is not None:
+            of_call[calls.ids[id(call)]].append(place)
+    for op, places in of_call.items():
+        times = [on_gpu[place].lasts for place in places]
+        figured = kernels.with_costs(calls.ops[op], [ran[place] for place in places], times, gpu)
+        for place, kernel in zip(places, figured, strict=True):
+            ran[place] = kernel
+    return ran
+
+
+def _launch(event: Seen, kernel: Kernel, window: Window, gpu: Gpu, idle: Idle | None) -> Launch:
+    """A launch without its call and its phase."""
+    resident = kernels.resident(kernel, gpu)
+    time_us = event.lasts
+    why = bound(kernel, time_us, gpu)
+    if idle is not None and idle.cause is IdleCause.LAUNCH and idle.time_us > time_us and why in (None, Bound.LATENCY):
+        why = Bound.LAUNCH
+    return Launch(
+        kernel=kernel,
+        ops=(),
+        phase=Phase.OTHER,
+        device=number(event.args.device) or 0,
+        stream=number(event.args.stream) or 0,
+        start_us=event.start - window.start,
+        time_us=time_us,
+        time_origin=Origin.MEASURED,
+        bound=why,
+        occupancy=None if resident is None else resident[0],
+        limiter=None if resident is None else resident[1],
+        occupancy_origin=None if resident is None else Origin.COMPUTED,
+    )
+
+
+def _memory(trace: Trace, called: list[Seen | None]) -> Memory:
+    """By the allocator's own events (profile_memory), from the step's first call to its last."""
+    begun = [call for call in called if call is not None]
+    first = min((call.start for call in begun), default=0.0)
+    last = max((call.end for call in begun), default=0.0)
+    inside = [alive for moment, alive in trace.allocations if first <= moment <= last]
+    return Memory(
+        peak_bytes=max(inside, default=None),
+        peak_op=None,
+        start_bytes=inside[0] if inside else None,
+        origin=Origin.MEASURED,
+    )
+
+
+def _time_with_line(ops: tuple[Op, ...], launches: tuple[Launch, ...]) -> float | None:
+    parts = shares_us(launches)
+    total = sum(parts)
+    if total == 0:
+        return None
+    with_line = (
+        part
+        for launch, part in zip(launches, parts, strict=True)
+        if launch.ops and ops[launch.ops[0]].where is not None
+    )
+    return sum(with_line) / total
+
+
+def _lost(joined: Joined, window: Window) -> int:
+    """Launches of the step whose kernels are not there."""
+    there = {event.correlation for event in joined.trace.on_gpu}
+    begun = [launch for event in window.on_gpu if (launch := joined.launch_of(event)) is not None]
+    if not begun:
+        return 0
+    first, last = min(one.start for one in begun), max(one.start for one in begun)
+    return sum(
+        first <= launch.start <= last and correlation not in there and any(word in launch.name for word in LAUNCHES)
+        for correlation, launch in joined.launches.items()
+    )
+
+
+def _said(
+    joined: Joined, window: Window, steps: int, calls: _Calls, launches: tuple[Launch, ...]
+) -> Iterable[Assumption]:
+    """What the reader has to know of how the trace was read."""
+    if steps > 1:
+        yield _note(f"the trace holds {steps} steps with work on the GPU; the one of median length is shown.")
+    if not window.steady:
+        yield _note("its time is from the first to the last event on the GPU: no step before it is in the trace.")
+    if not calls.exact:
+        yield _note("a profiler writes the line of a function's `def`, not the one that ran: functions are told apart.")
+    unknown = Counter(bool(launch.ops) for launch in launches if launch.kernel.min_bytes is None)
+    if unknown[False]:
+        yield _note(f"{unknown[False]} launches have no call in the trace, so their bytes and FLOPs are not known.")
+    if unknown[True] and not any(op.arguments for op in calls.ops):
+        yield _note(
+            f"of {unknown[True]} launches the bytes and FLOPs are not known, since the trace has no shapes of tensors "
+            "(record_shapes=True)."
+        )
+    elif unknown[True]:
+        yield _note(
+            f"of {unknown[True]} launches the bytes and FLOPs are not known: the profiler does not describe lists of "
+            "tensors in full, and some calls launch other kernels than undertorch knows of."
+        )
+
+
+def _note(what: str) -> Assumption:
+    return Assumption(where=None, what=what)
