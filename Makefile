@@ -17,10 +17,10 @@ help:
 	@echo "make test-browser  the page and the Perfetto file in a browser; make browser installs one (Debian, as root)"
 	@echo "make fuzz       mutated and random kernels on the machine, MINUTES=10"
 	@echo "make lint       ruff and mypy alone"
-	@echo "make bench      start-up, what seeing costs, predicted beside recorded, and the tables in docs/accuracy.md"
+	@echo "make bench      start-up, what seeing costs, predicted beside recorded, the machine's speed; and the docs' tables"
 	@echo "make ptx-forms  which PTX forms the CUDA in FOLDER=… needs, and which of them the machine has"
 	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
-	@echo "make outputs    put what see really prints into README.md, docs/see.md and examples/see.ipynb"
+	@echo "make outputs    put what see really prints into README.md, docs/see.md, examples/see.ipynb; docs/ptx-forms.md"
 	@echo "make schema     write docs/schemas/see-1.schema.json"
 
 install: $(INSTALLED)
@@ -68,6 +68,7 @@ bench: install
 	$(BIN)/python benchmarks/see_cost.py
 	$(BIN)/python benchmarks/gpt2_against_h200.py
 	$(BIN)/python benchmarks/scripts_against_h200.py
+	$(BIN)/python benchmarks/machine_speed.py
 	$(BIN)/python docs/tables.py
 
 golden: install
@@ -83,6 +84,7 @@ ptx-forms: install
 
 outputs: install
 	$(BIN)/python docs/outputs.py
+	$(BIN)/python docs/ptx_forms.py
 
 schema: install
 	$(BIN)/python docs/schemas/write.py

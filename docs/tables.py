@@ -1,4 +1,4 @@
-"""Makes the tables of docs/accuracy.md and docs/machine.md from benchmarks/results/: `make tables`.
+"""Makes the tables of docs/accuracy.md and docs/machine.md from benchmarks/results/: `make bench`.
 
 A table stands between `<!-- table NAME -->` and `<!-- end -->`; NAME is a function here.
 """

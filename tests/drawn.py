@@ -18,7 +18,7 @@ def drawn(step: Step, width: int = 80, gpu: Gpu | None = None, terminal: bool = 
 
 def part(text: str, name: str) -> list[str]:
     """The rows of one part of the report: from its title to the next one's."""
-    titles = ("Lines", "Advice", "Kernels", "Phases", "Totals", "Accounting", "Assumptions")
+    titles = ("Lines", "Calls", "Advice", "Kernels", "Phases", "Totals", "Accounting", "Assumptions", "Notes")
     rows = text.splitlines()
     begin = next(number for number, row in enumerate(rows) if row.split("  ")[0] == name)
     found = []

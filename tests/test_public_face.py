@@ -1,5 +1,6 @@
 """`undertorch.see`, as a person calls it from Python."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ def asked(monkeypatch):
 
     def see(script, arguments, gpu, step=2, assume=None, progress=None):
         calls.append((script, tuple(arguments), gpu.name, step, dict(assume or {})))
-        return STEP
+        return (
+            STEP if step == STEP.environment.step else replace(STEP, environment=replace(STEP.environment, step=step))
+        )
 
     monkeypatch.setattr(steps, "see", see)
     return calls

@@ -1,4 +1,4 @@
-"""undertorch: what training looks like under PyTorch. See it, check it, fuse it."""
+"""undertorch: what training looks like under PyTorch: each line's GPU kernels and their times, with no GPU."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,23 +26,30 @@ def see(
 
     `gpu` is a name, the path of a spec sheet (`my_gpu.toml`), or a Gpu; `step` counts from 1; `assume` gives the value
     of a line where the script asks for one: `{"31": "true"}`.
+    Where the script ends before that step its last one is returned, with a warning.
     Raises undertorch.steps.record.errors.RecordError, undertorch.gpus.UnknownGpu or undertorch.gpus.BadSheet.
     """
+    import warnings
     from pathlib import Path
 
-    from undertorch.gpus import find
+    from undertorch.steps.asked import asked_answers, asked_gpu, asked_step, ended_before
     from undertorch.steps.see import see as see_script
 
-    sheet = find(gpu) if isinstance(gpu, str) else gpu
-    return see_script(Path(script), args, sheet, step=step, assume=assume)
+    number = asked_step(step)
+    seen = see_script(Path(script), args, asked_gpu(gpu), step=number, assume=asked_answers(assume))
+    earlier = ended_before(number, seen.environment.step)
+    if earlier is not None:
+        warnings.warn(earlier, stacklevel=2)
+    return seen
 
 
 def seeing(gpu: "str | Gpu" = "H200", step: int = 2, assume: Mapping[str, str] | None = None) -> "Seeing":
     """Sees a step of a loop in this process, without a GPU: `with undertorch.seeing(gpu="H200") as seen:`.
 
     Inside the block there is a fake GPU; what moves to it has no values. The block is left as soon as step number
-    `step` (counted from 1) is complete; then `seen.step` is the Step, `seen` shows itself in a notebook and under rich,
-    and torch is as it was before. In a notebook, `%load_ext undertorch` brings the cell magic `%%see H200`.
+    `step` (counted from 1) is complete; then `seen.step` is the Step, `seen` shows itself in a notebook and under
+    rich, and torch is as it was before. Where the block ends earlier its last step is seen, with a warning. In a
+    notebook, `%load_ext undertorch` brings the cell magic `%%see H200`.
     Raises undertorch.steps.record.errors.RecordError, undertorch.gpus.UnknownGpu or undertorch.gpus.BadSheet.
     """
     from undertorch import notebook
@@ -66,8 +73,9 @@ def ptx(text: str) -> "KernelFile":
     Raises undertorch.simt's PtxError, Unsupported, BadLaunch, Fault and Deadlock, when it is launched.
     """
     from undertorch.gpus import find
-    from undertorch.simt.frontends.kernels import KernelFile, Setting
+    from undertorch.simt.frontends.kernels import KernelFile, Setting, check_text
 
+    check_text(text, "PTX")
     return KernelFile(text=text, default=Setting(gpu=find("A100-80GB")))
 
 
@@ -76,9 +84,17 @@ def cuda(source: str, options: Sequence[str] = ()) -> "KernelFile":
 
     Raises undertorch.compilers.nvrtc.CudaError with what the compiler says.
     """
-    from undertorch.compilers.nvrtc import compile_cuda
+    import shlex
 
-    return ptx(compile_cuda(source, options))
+    from undertorch.compilers.nvrtc import compile_cuda
+    from undertorch.gpus import find
+    from undertorch.simt.frontends.kernels import SOURCE_NAME, KernelFile, Setting, check_text
+
+    check_text(source, "CUDA C++")
+    if isinstance(options, str):
+        options = shlex.split(options)
+    text = compile_cuda(source, options, name=SOURCE_NAME)
+    return KernelFile(text=text, default=Setting(gpu=find("A100-80GB")), source=source)
 
 
 def torch_op(name: str, mutates: Iterable[str] = ()) -> "Callable[[Callable[..., Any]], Any]":
@@ -93,16 +109,27 @@ def torch_op(name: str, mutates: Iterable[str] = ()) -> "Callable[[Callable[...,
 
 
 def machine(
-    gpu: "str | Gpu" = "A100-80GB", *, instrument: str = "none", seed: int | None = None, threads: int = 1
+    gpu: "str | Gpu" = "A100-80GB",
+    *,
+    instrument: str = "none",
+    seed: int | None = None,
+    threads: int = 1,
+    patience: float = 30.0,
 ) -> "AbstractContextManager[Setting]":
     """`with undertorch.machine(gpu="H200"):` kernels inside run as on this GPU.
 
     `instrument`: `none` or `counters` (then a launch's Result has them); `seed` shuffles the order of warps;
-    `threads` of the host.
+    `threads` of the host. `patience`: seconds for which all that runs may poll without memory changing, a warp ending
+    or a barrier opening; then it is a Deadlock. A loop that computes is none, however long it takes.
+    Raises undertorch.simt.BadLaunch for what is no setting, undertorch.gpus.UnknownGpu and BadSheet.
     """
     from undertorch.gpus import find
+    from undertorch.records import Gpu
+    from undertorch.simt.errors import BadLaunch
     from undertorch.simt.frontends.kernels import Setting
     from undertorch.simt.frontends.kernels import machine as entered
 
     sheet = find(gpu) if isinstance(gpu, str) else gpu
-    return entered(Setting(gpu=sheet, instrument=instrument, seed=seed, threads=threads))
+    if not isinstance(sheet, Gpu):
+        raise BadLaunch(f"gpu={gpu!r}: it is a GPU's name, the path of a sheet, or a Gpu.")
+    return entered(Setting(gpu=sheet, instrument=instrument, seed=seed, threads=threads, patience=patience))

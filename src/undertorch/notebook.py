@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, TracebackType
@@ -53,6 +54,7 @@ class Seeing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        from undertorch.steps.asked import ended_before
         from undertorch.steps.record.inprocess import StepComplete
         from undertorch.steps.see import predicted
 
@@ -62,6 +64,9 @@ class Seeing:
         self._block = None
         if recording is not None and (error is None or isinstance(error, StepComplete)):
             self._step = predicted(recording, self._gpu)
+            earlier = ended_before(self._number, self._step.environment.step)
+            if earlier is not None:
+                warnings.warn(earlier, stacklevel=2)
         return isinstance(error, StepComplete)
 
     def __rich__(self) -> "RenderableType":
@@ -81,8 +86,10 @@ class Seeing:
 
 
 def seeing(gpu: str | Gpu, step: int, assume: Mapping[str, str] | None) -> Seeing:
-    """What `undertorch.seeing` answers. Raises UnknownGpu or BadSheet."""
-    return Seeing(gpus.find(gpu) if isinstance(gpu, str) else gpu, step, assume or {})
+    """What `undertorch.seeing` answers. Raises RecordError, UnknownGpu or BadSheet."""
+    from undertorch.steps.asked import asked_answers, asked_gpu, asked_step
+
+    return Seeing(asked_gpu(gpu), asked_step(step), asked_answers(assume))
 
 
 def cell_name(filename: str) -> str | None:

@@ -180,3 +180,26 @@ def test_the_published_schema_is_the_one_that_the_records_make():
     for key in ("$schema", "title", "description"):
         published.pop(key)
     assert published == json.loads(json.dumps(schema()))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_is_compared_is_not_written_over(files, tmp_path, capsys, which):
+    paths = files(STEP, SLOWER)
+    before = Path(paths[which]).read_bytes()
+    link = tmp_path / "link.json"
+    link.symlink_to(paths[which])
+    for written in (paths[which], str(link)):
+        assert run(["compare", "--json", written, *paths]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        (said,) = sentences(err)
+        assert said == f"{written} would be overwritten, and it is read; give what is written a name of its own."
+        assert Path(paths[which]).read_bytes() == before
+
+
+def test_json_that_nests_deeper_than_python_reads_is_no_step(tmp_path, capsys):
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"a":' * 5000 + "1" + "}" * 5000)
+    assert run(["compare", str(deep), str(deep)]) == 2
+    (said,) = sentences(capsys.readouterr().err)
+    assert "is not a step" in said

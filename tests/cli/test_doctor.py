@@ -2,10 +2,12 @@
 
 import json
 import stat
-from importlib.metadata import version
+import sys
+from importlib.metadata import PackageNotFoundError, distribution, version
 
 import pytest
 
+from undertorch.cli import installation
 from undertorch.cli.main import run
 from undertorch.steps.record import guard
 from undertorch.steps.record.errors import NoCompiler
@@ -89,6 +91,33 @@ def test_a_machine_without_any_compiler(compiled, capfd, monkeypatch, tmp_path):
     _, found = looks(capfd)
     assert not found["C++ compiler"]["ok"]
     assert "g++" in found["C++ compiler"]["remedy"]
+
+
+def test_what_compiles_kernels_is_named_with_its_version(compiled, capfd):
+    from cuda.bindings import nvrtc
+
+    run(["doctor", "--json"])
+    _, found = looks(capfd)
+    _, major, minor = nvrtc.nvrtcVersion()
+    assert found["NVRTC"]["found"].startswith(f"{major}.{minor}: undertorch.cuda")
+    assert found["llvmlite"]["found"].startswith(version("llvmlite"))
+    assert found["Triton"]["found"].startswith(version("triton"))
+
+
+def test_without_nvrtc_and_triton_see_works_and_the_remedy_is_said(compiled, capfd, monkeypatch):
+    def distribution_but(name):
+        if name == "triton":
+            raise PackageNotFoundError(name)
+        return distribution(name)
+
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setattr(installation, "distribution", distribution_but)
+    assert run(["doctor", "--json"]) == 0
+    report, found = looks(capfd)
+    assert report["see"]
+    assert (found["NVRTC"]["ok"], found["Triton"]["ok"]) == (False, False)
+    assert found["NVRTC"]["remedy"] == "pip install 'undertorch[cuda]'"
+    assert "pip install triton" in found["Triton"]["remedy"]
 
 
 def test_the_table_marks_what_is_there_and_what_is_not(compiled, capfd, monkeypatch, tmp_path):

@@ -23,6 +23,13 @@ def test_help_names_every_command(arguments, capsys):
         assert f"\n  {command} " in out
 
 
+def test_help_promises_no_command_that_is_not_there(capsys):
+    run(["--help"])
+    promise, _, commands = capsys.readouterr().out.partition("Commands:")
+    for verb in ("check", "fuse", "train"):
+        assert f"\n  {verb} " in commands or f" {verb} " not in promise
+
+
 def test_a_command_that_is_none_is_bad_input(capsys):
     assert run(["sea"]) == 2
     err = capsys.readouterr().err

@@ -42,7 +42,7 @@ def backward(frames, batch, labels, longest):
 
 def test_the_lengths_and_the_beginnings_of_targets_are_sent_first():
     *sent, _ = forward(32, 4, 10, 5)
-    assert [(copy.kind, copy.min_bytes_read) for copy in sent] == [(Kind.MEMCPY, 4 * LONG)] * 3
+    assert [(copy.kind, copy.min_bytes) for copy in sent] == [(Kind.MEMCPY, 4 * LONG)] * 3
 
 
 def test_log_alpha_is_written_once_and_the_labels_scores_read_once():

@@ -278,3 +278,11 @@ def test_registers_are_those_of_the_longest_name_that_was_recorded():
     assert registers_of("reduce_kernel<128, 4, sum>") == 54
     assert registers_of("reduce_kernel<512, 1, sum>") == 32
     assert registers_of("kernel_of_somebody<8>") is None
+
+
+@pytest.mark.parametrize(("source", "target"), [("cpu", "cuda:0"), ("cuda:0", "cpu")])
+def test_bytes_over_pcie_are_the_bytes_moved_once(source, target):
+    there, here = tensor(N, device=source), tensor(N, device=target)
+    (kernel,) = kernels(op("copy_", here, self=here, src=there, non_blocking=True), H200)
+    assert kernel.over_link
+    assert kernel.min_bytes == 4 * N

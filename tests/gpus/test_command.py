@@ -106,3 +106,21 @@ def test_what_is_no_gpu_gets_one_sentence_and_exit_status_2(capsys, arguments):
 def test_the_command_imports_no_torch():
     code = "import sys; from undertorch.cli.main import run; run(['gpus']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+@pytest.mark.parametrize("command", [["gpus"], ["gpus", "H100"], ["gpus", "T4"]])
+def test_no_row_ends_in_blanks(capsys, monkeypatch, command, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    run(command)
+    assert [row for row in capsys.readouterr().out.splitlines() if row != row.rstrip()] == []
+
+
+def test_a_group_of_which_nothing_is_known_has_no_heading(capsys):
+    """Of the H200 something was measured; of the H100 nothing, and its figures stand under what is not known."""
+    headings = {}
+    for name in ("H200", "H100"):
+        run(["gpus", name])
+        headings[name] = [row.strip() for row in capsys.readouterr().out.splitlines()]
+    assert "measured" in headings["H200"]
+    assert "measured" not in headings["H100"]

@@ -98,18 +98,27 @@ def test_a_parameter_of_a_module_is_written_in_place(kernels):
     ("number", "argument", "says"),
     [
         (0, 0.5, "float16 or bfloat16"),
-        (2, torch.ones(()).double(), "it has 8 bytes, and the kernel takes 4"),
+        (2, torch.tensor(0.1).double() / 3, "no exact value of a float"),
         (4, 0.5, "takes an integer"),
         (5, 300, "does not fit into 1 bytes"),
         (8, b"short", "it has 5 bytes, and the kernel takes 24"),
-        (9, torch.zeros(12, device="meta"), "tensor on meta"),
-        (9, torch.zeros(12).to_sparse(), r"layout torch\.sparse_coo"),
+        (9, torch.zeros(12, dtype=torch.float64, device="meta"), "tensor on meta"),
+        (9, torch.zeros(12, dtype=torch.float64).to_sparse(), r"layout torch\.sparse_coo"),
     ],
 )
 def test_a_value_of_the_wrong_kind_names_its_argument(kernels, number, argument, says):
-    given = [np.float16(1), np.float16(1), 1.0, 1.0, True, 1, 1, 1, bytes(24), np.zeros(12)]
+    given = [torch.tensor(1, dtype=torch.bfloat16), np.float16(1), 1.0, 1.0, True, 1, 1, 1, bytes(24), np.zeros(12)]
     given[number] = argument
     with pytest.raises(BadLaunch, match=rf"Argument {number} \(.*{says}"):
+        kernels["values"][1, 1](*given)
+
+
+def test_a_half_of_the_other_kind_is_refused_where_the_name_of_the_kernel_tells(kernels):
+    given = [np.float16(1), np.float16(1), 1.0, 1.0, True, 1, 1, 1, bytes(24), np.zeros(12)]
+    with pytest.raises(BadLaunch, match="Argument 0: the kernel takes __nv_bfloat16, which is bfloat16"):
+        kernels["values"][1, 1](*given)
+    given[:2] = [torch.tensor(1, dtype=torch.bfloat16)] * 2
+    with pytest.raises(BadLaunch, match="Argument 1: the kernel takes __half, which is float16"):
         kernels["values"][1, 1](*given)
 
 

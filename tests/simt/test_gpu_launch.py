@@ -17,11 +17,15 @@ from undertorch.simt.program import parsed
 from undertorch.simt.runtime.buffers import Buffers, pack
 
 SIZES = (8, 4, 8, 12, 2)
+NOTHING = {"cuInit", "cuLaunchKernel", "cuLaunchCooperativeKernel", "cuFuncSetAttribute"}
+"""They answer a status only."""
 PTX = """.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry many(.param .u64 p, .param .f32 f, .param .u64 n, .param .align 4 .b8 s[12], .param .u16 h) { ret; }
 .visible .entry none() { ret; }
+.func waits() { .reg .b32 %r; mov.u32 %r, %envreg2; ret; }
+.visible .entry grid() { call waits; ret; }
 """
 
 
@@ -45,7 +49,7 @@ class Driver:
             if name == "cuLaunchKernel" and arguments[-2]:
                 pointers = (ctypes.c_void_p * len(SIZES)).from_address(arguments[-2])
                 self.parameters = [ctypes.string_at(at, size) for at, size in zip(pointers, SIZES, strict=True)]
-            return (0, f"{name}'s answer") if name not in {"cuInit", "cuLaunchKernel", "cuFuncSetAttribute"} else (0,)
+            return (0, f"{name}'s answer") if name not in NOTHING else (0,)
 
         function.__name__ = name
         return function
@@ -102,6 +106,14 @@ def test_a_kernel_without_parameters_is_launched_with_none():
     launch_on_gpu(PTX, "none", 1, 1, 0, (), stream=0, modules=Modules(driver=driver))
     assert driver.of("cuLaunchKernel")[0][-2:] == (0, 0)
     assert not driver.of("cuFuncSetAttribute")
+
+
+def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively():
+    """CUDA Driver API, cuLaunchCooperativeKernel: as cuLaunchKernel, without `extra`."""
+    driver = Driver()
+    launch_on_gpu(PTX, "grid", (3, 2), 64, 128, (), stream=77, modules=Modules(driver=driver))
+    assert driver.of("cuLaunchCooperativeKernel") == [("cuModuleGetFunction's answer", 3, 2, 1, 64, 1, 1, 128, 77, 0)]
+    assert not driver.of("cuLaunchKernel")
 
 
 def test_a_file_is_loaded_once_a_gpu():
@@ -170,6 +182,7 @@ class Bindings(Driver):
 def test_cudas_bindings_take_the_arguments_of_each_call():
     driver = Bindings()
     launched(driver, shared=100_000)
+    launch_on_gpu(PTX, "grid", 1, 64, 0, (), stream=0, modules=Modules(driver=Bindings()))
     assert [name for name, _ in driver.calls] == [
         "cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain",
         "cuCtxPushCurrent", "cuModuleLoadDataEx", "cuCtxPopCurrent",

@@ -29,7 +29,7 @@ def test_the_fault_reads_as_shown(names):
         names["scale"][8, 128](names["y"], names["x"], 3.0, 1010)
     shown = " ".join(re.search(r"```\nFault: (.*?)```", PAGE, re.DOTALL)[1].split())
     said = re.sub(r"0x[0-9a-f]+", "…", str(fault.value))
-    assert said.removeprefix(f"{Path.cwd()}/").endswith(shown)
+    assert " ".join(said.split()) == shown
 
 
 def test_counters_have_what_is_said(names):

@@ -47,7 +47,7 @@ def test_several_budgets_stand_between_commas():
         pytest.param("step+-5%", "how much it may grow", id="a negative amount"),
         pytest.param("step+nan%", "how much it may grow", id="not a number"),
         pytest.param("flops+5%", "no figure 'flops'", id="an unknown figure"),
-        pytest.param("step+5", "a bare number", id="a time without a unit"),
+        pytest.param("step+5", "step needs a unit; write step+5%", id="a time without a unit"),
         pytest.param("bytes+5ms", "'ms' is no unit of bytes", id="the unit of another figure"),
         pytest.param("launches+5GB", "'GB' is no unit of launches", id="a count with a unit"),
         pytest.param("step+5%%", "how much it may grow", id="two signs"),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps_by_hand import NOTHING, STEP, kernel, launch, op, with_launches
+from steps_by_hand import NORM, NOTHING, STEP, kernel, launch, op, with_launches
 from steps_edited import step_of
-from undertorch.records import Kind, Origin, Phase, Step
+from undertorch.records import Idle, IdleCause, Kind, Origin, Phase, Step
 from undertorch.records.comparisons import Change, Comparison, Match
 from undertorch.steps.compare import CannotCompare, compare, pair
 
@@ -263,3 +263,28 @@ def test_one_step_a_file_is_a_pair_and_the_other_gpu_is_seen():
 def test_files_that_do_not_pair_are_refused_in_a_sentence(before, after, said):
     with pytest.raises(CannotCompare, match=said):
         pair([on(gpu) for gpu in before], [on(gpu) for gpu in after])
+
+
+def test_the_changes_of_busy_and_idle_time_are_the_change_of_the_step():
+    """Idle: 30 us more of a launch that comes late, the wait for the printed value is gone, 5 us of gaps are new."""
+    train = STEP.idle[1].where
+    late = replace(STEP.idle[0], time_us=40)
+    gap = Idle(start_us=0, time_us=5, cause=IdleCause.GAP, where=NORM)
+    after = replace(STEP, idle=(late, gap), step_us=1890 + 45)
+    comparison = compare(STEP, after)
+    assert {one.cause: one.time_us.difference for one in comparison.idle} == {
+        IdleCause.LAUNCH: 30,
+        IdleCause.SYNC: -100,
+        IdleCause.GAP: 5,
+    }
+    idle = sum(one.time_us.difference for one in comparison.idle)
+    assert comparison.busy_us.difference + idle == comparison.step_us.difference
+    assert sum(one.time_us.difference for one in comparison.idle_lines) == idle
+    first = comparison.idle_lines[0]
+    assert (first.before.line, first.time_us.difference) == (train.line, -100)
+    assert comparison.idle_lines[-1].match is Match.NO_LINE
+    assert all(line.launches.before or line.launches.after for line in comparison.lines)
+
+
+def test_idle_time_says_nothing_where_the_wall_time_of_a_side_is_not_known():
+    assert compare(STEP, replace(STEP, step_us=None)).idle == ()

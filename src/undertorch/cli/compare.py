@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from undertorch.cli.exits import BadInput, Status, say
-from undertorch.cli.outputs import STDOUT, check_writable, write_out, writing
+from undertorch.cli.outputs import STDOUT, check_writable, refuse_inputs, write_out, writing
+from undertorch.cli.terminal import terminal
 
 if TYPE_CHECKING:
     from undertorch.records import Step
@@ -39,6 +40,7 @@ def compare(
     from undertorch.steps import compare as steps
     from undertorch.steps.budgets import judge, not_paired, parse_budgets
 
+    refuse_inputs(json, (before, after))
     check_writable(json)
     try:
         budgets = () if fail_on is None else parse_budgets(fail_on)
@@ -51,14 +53,14 @@ def compare(
     unpaired = [not_paired(budget, gpu, lacks) for gpu, lacks in alone for budget in budgets]
     everything = [*(one for some in judged for one in some), *unpaired]
     data = to_json(compared, pairing.only_before, pairing.only_after, everything)
+    if json is not None and json != STDOUT:
+        with writing(json):  # before the report, whose reader may leave before its end
+            write_whole(json, data)
     if json == STDOUT:
         write_out(data)
     else:
         for comparison, some in zip(compared, judged, strict=True):
-            show_comparison(comparison, some)
-        if json is not None:
-            with writing(json):
-                write_whole(json, data)
+            show_comparison(comparison, some, terminal())
     for gpu, lacks in alone:
         say(f"{gpu}: the file {lacks} has no step of it, so it is not compared.")
     broken = [one for one in everything if one.verdict is not Verdict.HOLDS]

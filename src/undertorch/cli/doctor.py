@@ -7,6 +7,7 @@ import typer
 from undertorch.cli.exits import Status
 from undertorch.cli.outputs import write_out
 from undertorch.cli.progress import progress
+from undertorch.cli.terminal import terminal
 
 
 def doctor(
@@ -17,7 +18,6 @@ def doctor(
     Exit status 0; 1 where something is missing that `see` cannot do without.
     """
     import msgspec
-    from rich.console import Console
 
     from undertorch import __version__
     from undertorch.cli.installation import look_around
@@ -29,7 +29,7 @@ def doctor(
     if json:
         write_out(msgspec.json.encode(report))
         return status
-    console = Console()
+    console = terminal()
     console.print(f"undertorch {__version__}", highlight=False)
     for look in looks:
         mark = "[green]✓[/]" if look.ok else "[red]✗[/]" if look.essential else "[yellow]✗[/]"

@@ -38,7 +38,7 @@ def internal_error(error: BaseException) -> Status:
     else:
         handle, name = tempfile.mkstemp(prefix="undertorch-error-", suffix=".txt")
         os.close(handle)
-        Path(name).write_text(f"undertorch {' '.join(sys.argv[1:])}\n\n{trace}", encoding="utf-8")
+        Path(name).write_text(f"undertorch {' '.join(sys.argv[1:])}\n\n{trace}", "utf-8", "backslashreplace")
         where = f"the traceback in {name}"
     what = " ".join(str(error).split())
     say(

@@ -6,6 +6,7 @@ import typer
 
 from undertorch.cli.exits import BadInput
 from undertorch.cli.outputs import write_out
+from undertorch.cli.terminal import terminal
 
 
 def gpus(
@@ -15,8 +16,6 @@ def gpus(
     json: Annotated[bool, typer.Option("--json", help="Write the figures as JSON, and no table.")] = False,
 ) -> None:
     """The GPUs that times can be predicted for; with a name, every figure of it and where that comes from."""
-    from rich.console import Console
-
     from undertorch.gpus import BadSheet, UnknownGpu, all_gpus, find
     from undertorch.gpus.exporting import to_json
     from undertorch.reports.terminal.gpus import overview, sheet
@@ -28,4 +27,4 @@ def gpus(
     if json:
         write_out(to_json(chosen, as_list=name is None))
     else:
-        Console().print(overview(chosen) if name is None else sheet(chosen[0]), highlight=False)
+        terminal().print(overview(chosen) if name is None else sheet(chosen[0]), highlight=False)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from undertorch.compilers.nvrtc import nvrtc_version
+
 OLDEST_TORCH = (2, 11)
 """The oldest that undertorch is tested with."""
 TESTED = ("x86_64", "aarch64")
@@ -33,7 +35,14 @@ class Look:
 
 def look_around(progress: Callable[[str], None] | None = None) -> tuple[Look, ...]:
     """Every look, what others stand on first. Compiles the recorder's guard if that was not done yet (seconds)."""
-    return (look_at_python(), look_at_platform(), look_at_torch(), *look_at_guard(progress), look_at_gpu())
+    return (
+        look_at_python(),
+        look_at_platform(),
+        look_at_torch(),
+        *look_at_guard(progress),
+        look_at_gpu(),
+        *look_at_kernels(),
+    )
 
 
 def look_at_python() -> Look:
@@ -116,6 +125,42 @@ def look_at_gpu() -> Look:
         )
     name, _, driver = answer.rpartition(", ")
     return Look(what="CUDA GPU", ok=True, found=f"{name}, driver {driver}", essential=False)
+
+
+def look_at_kernels() -> tuple[Look, Look, Look]:
+    """What compiles kernels: the machine's own compiler (undertorch.ptx), NVRTC (undertorch.cuda), and Triton."""
+    own = _installed("llvmlite")
+    llvm = Look(
+        what="llvmlite",
+        ok=own is not None,
+        found=f"{own}: undertorch.ptx runs kernels" if own else "not installed: no kernel runs on the machine",
+        essential=False,
+        remedy=None if own else "pip install llvmlite",
+    )
+    compiler = nvrtc_version()
+    nvrtc = Look(
+        what="NVRTC",
+        ok=compiler is not None,
+        found=f"{compiler}: undertorch.cuda compiles kernels" if compiler else "not found: no undertorch.cuda",
+        essential=False,
+        remedy=None if compiler else "pip install 'undertorch[cuda]'",
+    )
+    release = _installed("triton")
+    triton = Look(
+        what="Triton",
+        ok=release is not None,
+        found=f"{release}: its kernels are compiled" if release else "not installed: its kernels cannot be compiled",
+        essential=False,
+        remedy=None if release else "pip install triton, where a script has kernels of Triton",
+    )
+    return llvm, nvrtc, triton
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return distribution(package).version
+    except PackageNotFoundError:
+        return None
 
 
 def _answer(command: list[str]) -> str | None:

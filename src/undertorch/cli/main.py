@@ -12,6 +12,7 @@ from undertorch.cli.doctor import doctor
 from undertorch.cli.exits import BadInput, Status, internal_error, say
 from undertorch.cli.gpus import gpus
 from undertorch.cli.see import see
+from undertorch.cli.terminal import accept_every_character
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """The class of every wrong use of a command. Where it lives depends on typer's version; BadParameter, which typer
@@ -22,7 +23,7 @@ PASSED_ON = {"allow_interspersed_args": False}
 
 app = typer.Typer(
     name="undertorch",
-    help="What training looks like under PyTorch: see it, check it, fuse it.",
+    help="What training looks like under PyTorch: each line's GPU kernels and their times, with no GPU.",
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,7 +46,7 @@ def undertorch(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What training looks like under PyTorch: see it, check it, fuse it."""
+    """What training looks like under PyTorch: each line's GPU kernels and their times, with no GPU."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -78,4 +79,5 @@ def _wrong_use(error: Any) -> str:
 
 def main() -> None:
     """The console script."""
+    accept_every_character()
     sys.exit(run(sys.argv[1:]))

@@ -3,7 +3,7 @@
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -27,11 +27,41 @@ def check_writable(path: Path | None) -> None:
         if not os.access(path, os.W_OK):
             raise BadInput(f"{path} cannot be written: {os.strerror(errno.EACCES)}.")
         return
-    folder = path.resolve().parent
+    try:
+        folder = path.resolve().parent
+    except RuntimeError as error:
+        raise BadInput(f"{path} cannot be written: it is a link that leads back to itself.") from error
     if not folder.is_dir():
         raise BadInput(f"{path} cannot be written: there is no folder {folder}; make it first.")
     with writing(path), TemporaryFile(dir=folder):
         pass
+
+
+def refuse_inputs(path: Path | None, inputs: Sequence[Path]) -> None:
+    """Raises BadInput where writing there would overwrite one of the files that are read, by whatever name or link."""
+    if path is None or path == STDOUT:
+        return
+    for read in inputs:
+        if _is_file(read) and same_file(path, read):
+            raise BadInput(f"{path} would be overwritten, and it is read; give what is written a name of its own.")
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same place, whether or not something is there."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    """A script's argument may be longer than any path."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 @contextmanager

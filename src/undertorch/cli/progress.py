@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable
 
+from undertorch.cli.terminal import terminal
+
 
 def progress() -> Callable[[str], None] | None:
     """A function that is told each stage and says it on standard error; None where that is no terminal.
@@ -11,7 +13,5 @@ def progress() -> Callable[[str], None] | None:
     """
     if not sys.stderr.isatty():
         return None
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     return lambda stage: console.print(f"… {stage}", style="dim", highlight=False, markup=False)

@@ -1,5 +1,6 @@
 """undertorch see: what each line of one training step becomes on the GPU."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,18 +8,23 @@ import typer
 
 from undertorch.cli.exits import BadInput, Status, say
 from undertorch.cli.files import Files
+from undertorch.cli.named_gpus import named_gpus
 from undertorch.cli.outputs import STDOUT, write_out
 from undertorch.cli.progress import progress
-from undertorch.cli.see_trace import see_trace
+from undertorch.cli.see_traces import refuse_places, see_traces
 from undertorch.cli.several import see_several
+from undertorch.cli.terminal import terminal
 
 REFERENCE = "H200"
 """The GPU that is predicted for where none is named: the one that the predictions are measured against."""
 
+ORDINARY = 2
+"""The step of a script that is looked at where none is named: the first one makes the optimizer's state."""
+
 
 def see(
     script: Annotated[
-        Path, typer.Argument(metavar="SCRIPT", help="A training script, as it is; or package.module; or a trace.")
+        Path, typer.Argument(metavar="SCRIPT|TRACE…", help="A training script, as it is; or package.module; or traces.")
     ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="The script's own arguments, passed on untouched.")
@@ -30,7 +36,14 @@ def see(
             help="A GPU (see undertorch gpus), or a spec sheet of your own: my_gpu.toml. Several: a run for each.",
         ),
     ] = None,
-    step: Annotated[int, typer.Option(metavar="N", min=1, help="Which training step to look at, counted from 1.")] = 2,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Which training step to look at, counted from 1; without it 2. Of a trace: the profiler's number.",
+        ),
+    ] = None,
     assume: Annotated[
         list[str] | None,
         typer.Option(metavar="LINE=VALUE", help="What a line's value is, where the script asks for one. Repeatable."),
@@ -50,38 +63,68 @@ def see(
 
     Its kernels, forward, backward and update, with grid, block, bytes, FLOPs, time, and what bounds them. The script
     runs without a GPU, on made-up values; the times are predicted. Of a trace that torch.profiler wrote (trace.json,
-    trace.json.gz) in place of the script, its step of median length is shown, as it was measured.
+    trace.json.gz) in place of the script, its step of median length is shown, as it was measured; of several traces
+    (of ranks, or before and after an edit) a table stands before the first.
     """
-    from undertorch import gpus
     from undertorch.records.files import to_json
     from undertorch.reports.terminal import show
     from undertorch.steps import see as steps
+    from undertorch.steps.asked import ended_before
     from undertorch.steps.record.errors import RecordError
     from undertorch.steps.traces import is_trace
 
+    _only_utf8(str(script), *(arguments or []))
+    refuse_places(script)
     assumed = assumptions(assume or [])
     files = Files(json=json, page=page, perfetto=perfetto)
-    files.check()
+    files.check(_read_by(script, arguments or [], gpu))
     if is_trace(script):
-        return see_trace(script, arguments or [], gpu, files)
+        if assumed:
+            raise BadInput(f"--assume is for scripts: nothing is assumed of {script}, which is a trace.")
+        return see_traces([script, *map(Path, arguments or [])], gpu, step, files)
+    number = ORDINARY if step is None else step
+    if number < 1:
+        raise BadInput(f"--step {number}: a script's steps are counted from 1.")
     if gpu is None:
         say(f"no --gpu given, so the times are predicted for the {REFERENCE}; this version does not measure.")
+    sheet, *others = named_gpus(REFERENCE if gpu is None else gpu)
     try:
-        sheets = [gpus.find(name.strip()) for name in (gpu or REFERENCE).split(",")]
-        sheet, *others = {sheet.name: sheet for sheet in sheets}.values()
         if others:
-            return see_several(script, arguments or [], (sheet, *others), step, assumed, files)
-        seen = steps.see(script, arguments or [], sheet, step=step, assume=assumed, progress=progress())
-    except (gpus.UnknownGpu, gpus.BadSheet, RecordError) as error:
+            return see_several(script, arguments or [], (sheet, *others), number, assumed, files)
+        seen = steps.see(script, arguments or [], sheet, step=number, assume=assumed, progress=progress())
+    except RecordError as error:
         raise BadInput(f"{error}{misplaced(arguments or [])}") from error
-    if seen.environment.step not in (None, step):
-        say(f"there is no step {step}: the script ended after step {seen.environment.step}, which is shown.")
-    if json == STDOUT:
-        write_out(to_json([seen]))
-    else:
-        show(seen, sheet)
-    files.write([(sheet, seen)])
+    earlier = ended_before(number, seen.environment.step)
+    if earlier is not None:
+        say(earlier)
+    with files.written([(sheet, seen)]):
+        if json == STDOUT:
+            write_out(to_json([seen]))
+        else:
+            show(seen, sheet, terminal())
     return Status.FINE
+
+
+def _only_utf8(*given: str) -> None:
+    """Raises BadInput for a name or an argument that no report, page or JSON could hold."""
+    for text in given:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            encoding = sys.getfilesystemencoding()
+            raise BadInput(
+                f"{text!r} has bytes that are no {encoding}, which the locale says names are; give it another name, or "
+                "set a locale of UTF-8."
+            ) from error
+
+
+def _read_by(script: Path, arguments: list[str], gpu: str | None) -> list[Path]:
+    """Files that are read, or that may be: a script's arguments."""
+    from undertorch.steps.record.spawn import module_file
+
+    module = module_file(str(script))
+    sheets = [] if gpu is None else [Path(name.strip()) for name in gpu.split(",")]
+    return [script, *([] if module is None else [module]), *map(Path, arguments), *sheets]
 
 
 OWN_OPTIONS = ("--assume", "--gpu", "--json", "--page", "--perfetto", "--step")

@@ -8,6 +8,7 @@ from undertorch.cli.exits import BadInput, Status, say
 from undertorch.cli.files import Files
 from undertorch.cli.outputs import STDOUT, write_out
 from undertorch.cli.progress import progress
+from undertorch.cli.terminal import terminal
 
 if TYPE_CHECKING:
     from undertorch.records import Gpu
@@ -25,8 +26,6 @@ def see_several(
 
     Raises BadInput where it failed for all.
     """
-    from rich.console import Console
-
     from undertorch.records.files import to_json
     from undertorch.reports.terminal import show
     from undertorch.reports.terminal.gpus_compared import gpus_compared
@@ -38,18 +37,18 @@ def see_several(
     if not seen:
         raise BadInput(" ".join(dict.fromkeys(str(one.failure) for one in failed)))
     every = [step for _, step in seen]
-    if files.json == STDOUT:
-        write_out(to_json(every, as_list=True))
-    else:
-        first, shown = seen[0]
-        others = ", ".join(gpu.name for gpu, _ in seen[1:])
-        console = Console()
-        console.print(gpus_compared(seen, [one.gpu for one in failed]), "", highlight=False)
-        show(shown, first)
-        if others:
-            note = f"\nThis was the {first.name}, line by line; --gpu with one name shows another: {others}."
-            console.print(note, highlight=False)
-    files.write(seen, as_list=True)
+    with files.written(seen, as_list=True):
+        if files.json == STDOUT:
+            write_out(to_json(every, as_list=True))
+        else:
+            first, shown = seen[0]
+            others = ", ".join(gpu.name for gpu, _ in seen[1:])
+            console = terminal()
+            console.print(gpus_compared(seen, [one.gpu for one in failed]), "", highlight=False)
+            show(shown, first, console)
+            if others:
+                note = f"\nThis was the {first.name}, line by line; --gpu with one name shows another: {others}."
+                console.print(note, highlight=False)
     for one in failed:
         say(f"{one.gpu.name}: {one.failure}")
     return Status.BAD_INPUT if failed else Status.FINE

@@ -54,10 +54,13 @@ def start(
     shared_bytes: int,
     parameters: Sequence[bytes],
     stream: int,
+    *,
+    cooperative: bool = False,
 ) -> None:
     """Puts one launch into a stream (0: the default one) and does not wait for it.
 
     `parameters` are the bytes of each parameter, in the order of the kernel's; `shared_bytes` is dynamic shared memory.
+    `cooperative`: all blocks are resident at once and may wait for each other; a grid that does not fit is refused.
     Raises DriverError.
     """
     driver = module.driver
@@ -70,10 +73,11 @@ def start(
             # Above 48 KB in all a kernel has to ask for it (CUDA C++ Programming Guide, "Shared Memory").
             most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _call(driver, driver.cuFuncSetAttribute, function, most, shared_bytes)
-        _call(
-            driver, driver.cuLaunchKernel, function, *grid, *block, shared_bytes, stream,
-            addressof(pointers) if parameters else 0, 0,
-        )  # fmt: skip
+        common = (function, *grid, *block, shared_bytes, stream, addressof(pointers) if parameters else 0)
+        if cooperative:
+            _call(driver, driver.cuLaunchCooperativeKernel, *common)
+        else:
+            _call(driver, driver.cuLaunchKernel, *common, 0)
     finally:
         _call(driver, driver.cuCtxPopCurrent)
 

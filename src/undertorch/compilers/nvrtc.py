@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from undertorch.compilers import standard_c
+
 
 class CudaError(Exception):
     """The source does not compile, or there is nothing to compile it with."""
@@ -16,25 +18,50 @@ def compile_cuda(
 
     `options` as nvcc takes them, such as `-std=c++17` or `-DTILE=32`; one that names an architecture wins over
     `architecture`. `name` is what lines are reported under.
+    Constants and types of C's headers (`INFINITY`, `M_PI`, `FLT_MAX`, `int32_t`) are there, as nvcc has them, and
+    `<math.h>`, `<stdint.h>` and their like may be included.
     Raises CudaError with the compiler's own words. NVRTC refuses host code (`main`, `<<<…>>>`).
     """
-    nvrtc = _nvrtc()
     asked = any(option.startswith(("--gpu-architecture", "-arch")) for option in options)
     given = [] if asked else [f"--gpu-architecture={architecture}"]
+    nvrtc = _nvrtc()
     given += ["-lineinfo", *(f"-I{folder}" for folder in _headers()), *options]
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
+    try:
+        return _compiled(nvrtc, source, name, [*given, f"--pre-include={standard_c.NAME}"])
+    except CudaError as error:
+        try:
+            return _compiled(nvrtc, source, name, given)  # it may have declared such names itself
+        except CudaError:
+            raise error from None
+
+
+def _compiled(nvrtc: Any, source: str, name: str, options: Sequence[str]) -> str:
+    """PTX. Raises CudaError."""
+    names, texts = ([text.encode() for text in part] for part in zip(*standard_c.HEADERS.items(), strict=True))
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), len(names), texts, names)
     _check(nvrtc, status)
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), [option.encode() for option in given])
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CudaError(_log(nvrtc, program))
         status, size = nvrtc.nvrtcGetPTXSize(program)
         _check(nvrtc, status)
         text = b" " * size
         _check(nvrtc, nvrtc.nvrtcGetPTX(program, text)[0])
-        return str(text.rstrip(b"\0 "), "utf-8")
+        return _named(str(text.rstrip(b"\0 "), "utf-8"), name)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def nvrtc_version() -> str | None:
+    """`13.0` where NVRTC is installed and can be loaded; None where not."""
+    try:
+        nvrtc = _nvrtc()
+        status, major, minor = nvrtc.nvrtcVersion()
+        _check(nvrtc, status)
+    except (CudaError, RuntimeError):  # cuda.bindings: RuntimeError where it finds no library
+        return None
+    return f"{major}.{minor}"
 
 
 def _nvrtc() -> Any:
@@ -43,6 +70,11 @@ def _nvrtc() -> Any:
     except ImportError:
         raise CudaError("CUDA C++ needs NVRTC: pip install 'undertorch[cuda]'.") from None
     return nvrtc
+
+
+def _named(text: str, name: str) -> str:
+    """PTX whose source is called as it was named: NVRTC takes the name for a path from the working folder."""
+    return text.replace(f'"{Path.cwd() / name}"', f'"{name}"')
 
 
 def _check(nvrtc: Any, status: Any) -> None:

@@ -147,6 +147,11 @@ def device_copy(size: int) -> Kernel:
     )
 
 
+def over_link(size: int, name: str) -> Kernel:
+    """A copy of `size` bytes between host and GPU (or two GPUs), which go over the link once; named as CUPTI does."""
+    return replace(device_copy(size), name=name, min_bytes_read=0)
+
+
 def inner(
     op: Op, gpu: Gpu, name: str, *outputs: TensorRef, overload: str = "default", **arguments: Value
 ) -> tuple[Kernel, ...]:

@@ -7,7 +7,7 @@ dtype on both sides goes through a temporary.
 
 from dataclasses import replace
 
-from undertorch.costs.building import device_copy, inner, temporary, viewed
+from undertorch.costs.building import device_copy, inner, over_link, temporary, viewed
 from undertorch.costs.geometry.loops import Functor, Geometry, blocks
 from undertorch.costs.geometry.tensor_iterator import in_32_bits, tensor_iterator
 from undertorch.costs.pointwise import moved, pointwise
@@ -82,7 +82,7 @@ def _transfer(target: TensorRef, source: TensorRef, non_blocking: bool) -> Kerne
     direction = direction or ("DtoH" if target.device == "cpu" else "PtoP")
     host = "Pinned" if non_blocking else "Pageable"
     ends = {"HtoD": f" ({host} -> Device)", "DtoH": f" (Device -> {host})"}.get(direction, "")
-    return replace(device_copy(target.elements * target.itemsize), name=f"Memcpy {direction}{ends}")
+    return over_link(target.elements * target.itemsize, f"Memcpy {direction}{ends}")
 
 
 def expanded_to(tensor: TensorRef, shape: tuple[int, ...]) -> TensorRef:
@@ -122,7 +122,7 @@ def item(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     source = op.tensor("self")
     if source.device == "cpu":
         return ()
-    return (replace(device_copy(source.itemsize), name="Memcpy DtoH (Device -> Pinned)"),)
+    return (over_link(source.itemsize, "Memcpy DtoH (Device -> Pinned)"),)
 
 
 @cost("aten::repeat")

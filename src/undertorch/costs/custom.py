@@ -5,25 +5,38 @@ own code, so bytes and FLOPs are unknown.
 """
 
 from undertorch.costs.least_bytes import least_bytes
-from undertorch.costs.registry import launched_by_scripts
+from undertorch.costs.registry import NoCost, launched_by_scripts
 from undertorch.records import Dim3, Gpu, Kernel, Kind, Op, Origin, Value
 
 
 @launched_by_scripts("triton")
 def triton(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
-    """One Triton kernel. Its time is predicted as if it touched each distinct byte of its tensors once."""
+    """One Triton kernel."""
+    return _launched(op, "Triton")
+
+
+@launched_by_scripts("undertorch")
+def undertorch(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """One kernel in CUDA C++ or PTX. Raises NoCost for an operator of that name that could not be seen into."""
+    if all(argument.name != "<grid>" for argument in op.arguments):
+        raise NoCost(f"{op.name} is an operator, and the kernels that it launches are not known.")
+    return _launched(op, "undertorch")
+
+
+def _launched(op: Op, library: str) -> tuple[Kernel, ...]:
+    """Its time is predicted as if it touched each distinct byte of its tensors once."""
     registers, shared = op.arg("<registers>"), op.arg("<shared_bytes>")
     return (
         Kernel(
             name=op.name.partition("::")[2],
             kind=Kind.CUSTOM,
-            library="Triton",
+            library=library,
             grid=_three(op.arg("<grid>")),
             block=_three(op.arg("<block>")),
             geometry_origin=Origin.COMPUTED,
             registers=registers if isinstance(registers, int) else None,
             shared_bytes=shared if isinstance(shared, int) else None,
-            resources_origin=Origin.COMPUTED,
+            resources_origin=None if registers is None else Origin.COMPUTED,
             min_bytes_read=None,
             min_bytes_written=None,
             flops=None,

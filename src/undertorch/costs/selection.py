@@ -4,10 +4,8 @@ How many elements there are follows from values; the Op's result has the number,
 found. The count goes to the host, which waits for it and only then makes room for the result.
 """
 
-from dataclasses import replace
-
 from undertorch.costs import cub
-from undertorch.costs.building import ceil_div, device_copy, inner, made_contiguous, pytorch, temporary
+from undertorch.costs.building import ceil_div, inner, made_contiguous, over_link, pytorch, temporary
 from undertorch.costs.registry import NoCost, cost
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
@@ -48,7 +46,7 @@ def places(op: Op, gpu: Gpu, tensor: TensorRef, found: int) -> tuple[Kernel, ...
     if tensor.elements > MOST_ELEMENTS:
         raise NoCost(f"{op.name} of more than 2³¹ − 1 elements")
     source, copies = made_contiguous(op, gpu, tensor)
-    to_host = replace(device_copy(COUNT_BYTES), name="Memcpy DtoH (Device -> Pinned)")
+    to_host = over_link(COUNT_BYTES, "Memcpy DtoH (Device -> Pinned)")
     selected = cub.select_flagged(source.elements, found, flag_bytes=source.itemsize, item_bytes=INDEX_BYTES)
     kernels = (*copies, *cub.count(source.elements, gpu, item_bytes=source.itemsize), to_host, *selected)
     dims = len(tensor.shape)

@@ -68,6 +68,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 MAY_BE_ZERO = ("compute_capability", "shared_reserved_per_block", "shared_carveouts")
 LEAST, MOST = 1e-9, 1e24
 """No other figure is smaller or larger: it is a slip of the finger, or infinity."""
+MOST_WHOLE = 10**15
+"""No whole number is larger: bytes of a thousand of the largest GPUs, and everything else is counted in fewer."""
 
 AT_MOST = (
     ("base_clock_mhz", "boost_clock_mhz"),
@@ -117,6 +119,8 @@ def parse(text: str, file: str, named: Callable[[str], Gpu]) -> Gpu:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSheet(f"{file} is not TOML: {error}.") from error
+    except (ValueError, RecursionError) as error:  # a number of more digits than Python reads; lists in lists in lists
+        raise BadSheet(f"{file} is TOML that no sheet is: {error}.") from error
     like = document.pop("like", None)
     if like is not None and not isinstance(like, str):
         raise BadSheet(f'{file}: like is {like!r}; expected the name of a GPU, such as like = "H200".')
@@ -170,15 +174,24 @@ def _checked(figure: Figure, name: str, file: str) -> Figure:
     expected = EXPECTED[hint].replace("above 0", "above 0" if least else "of 0 or more")
     if hint is int and isinstance(figure.value, float):
         expected += ", written as 80_000_000_000 and not as 80e9"
+    most = MOST if hint is float else MOST_WHOLE
+    if hint in (int, float) and _is_number(figure.value) and figure.value > most:
+        expected += " and at most " + f"{most:.0e}".replace("+", "")
     refusal = BadSheet(f"{file}: {figure.where} is {figure.value!r}; expected {expected}.")
     try:
         value = msgspec.convert(figure.value, hint)
     except msgspec.ValidationError as error:
         raise refusal from error
     numbers = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(n, str | bool) or least <= n <= MOST for n in numbers) or value == "":
+    if not all(isinstance(n, str | bool) or least <= n <= most for n in numbers) or value == "":
         raise refusal
+    if isinstance(value, str) and not (value.isprintable() and value.strip()):
+        raise BadSheet(f"{file}: {figure.where} is {value!r}; expected a text of one line, with no control characters.")
     return replace(figure, value=value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _plain(hint: Any) -> Any:

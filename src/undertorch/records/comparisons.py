@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from undertorch.records.kinds import Kind, Phase
 from undertorch.records.origins import Origin
+from undertorch.records.steps import IdleCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,25 @@ class LineChange(Figures):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdleChange:
+    """Idle time of a cause that either side has. Their differences and that of the busy time sum to that of the step,
+    where it runs on one GPU."""
+
+    cause: IdleCause
+    time_us: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleLineChange:
+    """A source line for which the GPU waits on either side; both None: what has no line."""
+
+    match: Match
+    before: SourceLine | None
+    after: SourceLine | None
+    time_us: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """What one side's figures hold for."""
 
@@ -125,6 +145,10 @@ class Comparison:
     kinds: tuple[KindChange, ...]
     lines: tuple[LineChange, ...]
     """The largest change of time first; what has no line last."""
+    idle: tuple[IdleChange, ...] = ()
+    """In the order of the vocabulary; empty where the wall time of a side is not known."""
+    idle_lines: tuple[IdleLineChange, ...] = ()
+    """The same time by line: the largest change first; what has no line last."""
     same_left_out: bool
     """Whether both sides leave out the same Ops (names, shapes and dtypes) and no launch was lost: then the
     differences hold although the sums do not."""

@@ -111,7 +111,7 @@ def from_json(data: bytes, name: str) -> tuple[Step, ...]:
     _check_schema(data, name)  # first: another layout may lack any field of this one, and its number says why
     try:
         found = msgspec.json.decode(data, type=StepFile | tuple[StepFile, ...])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile(f"{name} is not a step that `undertorch see --json` wrote: {error}.") from error
     return tuple(_from_file(entry) for entry in (found if isinstance(found, tuple) else (found,)))
 
@@ -158,7 +158,7 @@ def _check_schema(data: bytes, name: str) -> None:
     """Raises BadFile where the file has a schema number, and another than this one."""
     try:
         numbered = msgspec.json.decode(data, type=_Numbered | tuple[_Numbered, ...])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     for entry in numbered if isinstance(numbered, tuple) else (numbered,):
         if entry.schema != SCHEMA:

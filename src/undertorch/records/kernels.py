@@ -1,9 +1,12 @@
 """A Kernel: what an Op asks of a GPU, one of several perhaps."""
 
+import re
 from dataclasses import dataclass
 
 from undertorch.records.kinds import Kind, Math
 from undertorch.records.origins import Origin
+
+OVER_LINK = re.compile(r"HtoD|DtoH|HostToDevice|DeviceToHost")
 
 Dim3 = tuple[int, int, int]
 """x, y, z."""
@@ -34,7 +37,8 @@ class Kernel:
     min_bytes_read: int | None
     """Each distinct input byte once."""
     min_bytes_written: int | None
-    """Each distinct output byte once."""
+    """Each distinct output byte once. A copy between host and GPU moves its bytes once, over the link: they stand
+    here, and none as read."""
     flops: int | None
     """Additions, multiplications, divisions and special functions count 1 each; a fused multiply-add counts 2;
     pure moves 0."""
@@ -54,6 +58,11 @@ class Kernel:
         if self.min_bytes_read is None or self.min_bytes_written is None:
             return None
         return self.min_bytes_read + self.min_bytes_written
+
+    @property
+    def over_link(self) -> bool:
+        """Whether it is a copy between host and GPU. Told by the name that CUPTI (or roctracer) gives it."""
+        return self.kind is Kind.MEMCPY and bool(OVER_LINK.search(self.name))
 
     @property
     def blocks(self) -> int | None:

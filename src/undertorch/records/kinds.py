@@ -53,12 +53,15 @@ class Bound(StrEnum):
     """What a launch is waiting for."""
 
     MEMORY = "memory"
+    """Of the GPU."""
     COMPUTE = "compute"
     LATENCY = "latency"
     """Too small to fill the GPU: neither the memory nor the arithmetic is busy."""
     LAUNCH = "launch"
     """The CPU is too slow: the GPU waits for the launch."""
     COMMUNICATION = "communication"
+    LINK = "link"
+    """A copy between host and GPU: its bytes go over PCIe once."""
 
 
 class Limiter(StrEnum):

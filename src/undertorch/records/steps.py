@@ -70,8 +70,8 @@ class Recording:
     ops: tuple[Op, ...]
     memory: Memory
     samples: int | None
-    """Samples that the step trains on: the leading dimension of the first module's first tensor, over all microbatches.
-    None: unknown."""
+    """Samples that the step trains on, over all microbatches: those that each one's first model is called with. None:
+    unknown."""
     assumptions: tuple[Assumption, ...]
     environment: Environment
 

@@ -82,6 +82,15 @@ def _line(step: Step, place: tuple[str, int] | None, group: list[tuple[Launch, f
     )
 
 
+def idle_us(step: Step) -> dict[tuple[str, int], float]:
+    """Idle time by the file and line that caused it; what no line is known for is left out."""
+    found: dict[tuple[str, int], float] = defaultdict(float)
+    for idle in step.idle:
+        if idle.where is not None:
+            found[idle.where.file, idle.where.line] += idle.time_us
+    return dict(found)
+
+
 def without_kernels(step: Step) -> dict[tuple[str, int], Counter[str]]:
     """By file and line: the Ops whose kernels are not known, by name, and how many of each."""
     unknown = frozenset(step.accounting.ops_without_cost)

@@ -1,6 +1,12 @@
 """What the machine says when it cannot go on. Each message is one sentence: what, where, what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from undertorch.simt.ptx.instructions import Instruction
 
 
 class SimtError(Exception):
@@ -19,6 +25,17 @@ class BadLaunch(SimtError):
     """The grid, block, shared memory or arguments do not fit the kernel or the GPU."""
 
 
+@contextmanager
+def located(instruction: "Instruction") -> Iterator[None]:
+    """What is wrong with an instruction names its line."""
+    try:
+        yield
+    except (PtxError, Unsupported) as error:
+        if str(error).startswith("PTX line"):
+            raise
+        raise error.__class__(f"PTX line {instruction.text_line}: {error}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
     """One thread of a launch."""
@@ -35,8 +52,10 @@ class Fault(SimtError):
 
     def __init__(self, message: str, *, kind: str, thread: Thread, file: str | None, line: int | None) -> None:
         super().__init__(message)
+        self.printed: tuple[str, ...] = ()
+        """What threads had printed until then, a printf each."""
         self.kind = kind
-        """`out-of-bounds`, `misaligned`, `trap` or `assert`."""
+        """`out-of-bounds`, `misaligned`, `trap`, `assert` or `invalid-free`."""
         self.thread = thread
         self.file = file
         self.line = line
@@ -47,6 +66,8 @@ class Deadlock(SimtError):
 
     def __init__(self, message: str, waiting: tuple[str, ...]) -> None:
         super().__init__(message)
+        self.printed: tuple[str, ...] = ()
+        """What threads had printed until then, a printf each."""
         self.waiting = waiting
 
 

@@ -1,7 +1,7 @@
 """What a launch tells about itself: counters per line and space, and events."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -11,6 +11,7 @@ from undertorch.simt.codegen.sites import Site
 from undertorch.simt.program import Program
 from undertorch.simt.ptx.instructions import Place
 from undertorch.simt.runtime import layout
+from undertorch.simt.table import table
 
 EventConsumer = Callable[["np.ndarray[Any, Any]", Sequence[Site]], None]
 """Gets rows of layout.EVENT, valid only during the call, and the kernel's sites, which rows name by number.
@@ -71,6 +72,12 @@ class AccessCounters:
     ideal: int
     """The fewest sectors or wavefronts that the same lanes could have taken."""
 
+    def __repr__(self) -> str:
+        where = f"{self.place.file}:{self.place.line}" if self.place else f"PTX line {self.site.instruction.text_line}"
+        units = f"{self.sectors} sectors" if self.sectors is not None else f"{self.wavefronts} wavefronts"
+        counted = f"{units}, ideal {self.ideal}" if self.space != "local" else f"{self.bytes} bytes"
+        return f"<{self.site.instruction.text} at {where}: {self.requests} requests, {counted}>"
+
     @property
     def place(self) -> Place | None:
         """Its source line."""
@@ -101,9 +108,25 @@ class Counters:
     thread_instructions: int
     lines: tuple[LineCounters, ...]
     accesses: tuple[AccessCounters, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Text of source files, by the names that lines have; of files that are not known, nothing."""
+
+    def __str__(self) -> str:
+        return table(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<counters of {len(self.lines)} lines and {len(self.accesses)} memory instructions: "
+            f"{self.warp_instructions:,} warp instructions; print() shows them by line>"
+        )
 
 
-def counters(program: Program, blocks: "np.ndarray[Any, Any]", sites: "np.ndarray[Any, Any]") -> Counters:
+def counters(
+    program: Program,
+    blocks: "np.ndarray[Any, Any]",
+    sites: "np.ndarray[Any, Any]",
+    sources: Mapping[str, str] | None = None,
+) -> Counters:
     """Expands counts per basic block (executions, lanes) and per site to lines."""
     lines: dict[tuple[str | None, int | None], list[int]] = {}
     warps = threads = 0
@@ -125,6 +148,7 @@ def counters(program: Program, blocks: "np.ndarray[Any, Any]", sites: "np.ndarra
             for (file, line), row in lines.items()
         ),
         accesses=tuple(_access(site, sites[site.number]) for site in program.by_number if site.space is not None),
+        sources=sources or {},
     )
 
 

@@ -1,19 +1,30 @@
 """One launch of a kernel on the machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from undertorch.records import Gpu
-from undertorch.simt.errors import BadLaunch
+from undertorch.simt.errors import BadLaunch, Deadlock, Fault
 from undertorch.simt.events import Counters, EventConsumer, counters
+from undertorch.simt.faults import Given
 from undertorch.simt.program import Program, prepare
 from undertorch.simt.runtime.buffers import Buffers, pack, place_variables
-from undertorch.simt.schedule import Schedule
+from undertorch.simt.runtime.heap import BYTES as HEAP_BYTES
+from undertorch.simt.runtime.heap import Heap
+from undertorch.simt.schedule import Schedule, resident_blocks
 
 Dim = int | tuple[int, ...]
+WORKSPACE_BYTES = 64
+"""Of a cooperative launch. Cooperative groups need 8: a size and the grid's barrier (details/driver_abi.h)."""
+
+STATIC_SHARED = 48 << 10
+"""Bytes (CUDA C++ Programming Guide, "Compute Capability 8.x": kernels with more have to use dynamic shared memory)."""
+LOCAL = 512 << 10
+"""Bytes of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +35,19 @@ class Result:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     printed: tuple[str, ...] | None
-    """What threads printed, a printf each; None where a GPU ran it: its driver prints to standard output."""
+    """What threads printed, a printf each: it went to sys.stdout, too, when the launch ended. None where a GPU ran it:
+    its driver prints to standard output."""
     counters: Counters | None
     """None where nothing was counted."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """Global and const variables of one loaded file: they keep their values from launch to launch."""
+    """Variables and heap of one loaded file: they keep their values from launch to launch."""
 
     arrays: dict[str, "np.ndarray[Any, Any]"] = field(default_factory=dict)
+    heap: Heap | None = None
+    """Of malloc and new, from the first launch of a kernel on that allocates."""
 
 
 def launch(
@@ -52,6 +66,7 @@ def launch(
     time_limit: float | None = None,
     on_events: EventConsumer | None = None,
     memory: Memory | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> Result:
     """Runs a kernel of a file of PTX on the machine, as `gpu` would.
 
@@ -59,17 +74,28 @@ def launch(
     pointers), numbers, NumPy scalars, bytes (structs by value). `dynamic_shared`: bytes. `instrument`: `none`,
     `counters`, `events` (then `on_events` gets them). `seed` shuffles the order of warps; None: ascending.
     `threads` of the host. `patience`: seconds without any warp ending or barrier opening that count as a deadlock where
-    loops still turn; `time_limit`: seconds for all of it, None: no limit. `memory`: where global variables keep their
-    values between launches.
+    loops still turn, but never repeat themselves; `time_limit`: seconds for all of it, None: no limit. `memory`: where
+    global variables keep their values between launches. `sources`: text of source files by the names that the PTX gives
+    them, to be quoted.
+    What threads print goes to sys.stdout when the launch ends, however it does.
     Raises PtxError, Unsupported and BadLaunch before anything runs; Fault and Deadlock while it does.
     """
     grid3, block3 = three(grid, "grid"), three(block, "block")
+    dynamic_shared = dynamic_bytes(dynamic_shared)
     program = prepare(ptx, kernel, instrument)
     check_limits(program, grid3, block3, dynamic_shared, gpu)
     buffers = Buffers()
     packed = np.frombuffer(pack(program.flow.function.parameters, arguments, buffers) or bytearray(8), np.uint8)
-    symbols = _symbols(program, memory or Memory(), buffers)
+    memory = memory or Memory()
+    symbols = _symbols(program, memory, buffers)
+    if memory.heap is None and program.allocates:
+        memory.heap = Heap()
+    if memory.heap is not None:
+        buffers.add(memory.heap.start, HEAP_BYTES, owner=memory.heap)
     buffers.add(packed.ctypes.data, packed.size, read_only=True, owner=packed)
+    workspace = np.zeros(WORKSPACE_BYTES if program.cooperative else 0, np.uint8)
+    if program.cooperative:
+        buffers.add(workspace.ctypes.data, workspace.size, owner=workspace)
     schedule = Schedule(
         program=program,
         gpu=gpu,
@@ -78,25 +104,46 @@ def launch(
         dynamic_shared=dynamic_shared,
         parameters=packed,
         symbols=symbols,
+        heap=memory.heap,
+        workspace=workspace.ctypes.data if program.cooperative else 0,
         buffers=buffers.table(),
         seed=seed,
         threads=threads,
         patience=patience,
         time_limit=time_limit,
         on_events=on_events,
+        given=Given(arguments=arguments, dynamic_shared=dynamic_shared, sources=sources or {}),
     )
-    schedule.run()
-    counted = counters(program, *schedule.counts()) if program.level else None
+    try:
+        schedule.run()
+    except (Fault, Deadlock) as error:
+        error.printed = tuple(schedule.printed)
+        raise
+    finally:
+        if schedule.printed:
+            print(end="".join(schedule.printed))
+    counted = counters(program, *schedule.counts(), sources) if program.level else None
     return Result(kernel=kernel, grid=grid3, block=block3, printed=tuple(schedule.printed), counters=counted)
 
 
 def three(given: Dim, what: str) -> tuple[int, int, int]:
     """One to three numbers as three. Raises BadLaunch for what is no size."""
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    if not 1 <= len(sizes) <= 3 or any(not isinstance(n, int) or n < 1 for n in sizes):
-        raise BadLaunch(f"{what}={given!r}: it takes one to three numbers from 1 on.")
+    try:
+        sizes = [index(n) for n in given] if isinstance(given, Sequence) else [index(given)]
+    except TypeError:
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or any(n < 1 for n in sizes):
+        raise BadLaunch(f"{what}={given!r}: it takes one to three integers from 1 on.")
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+def dynamic_bytes(given: object) -> int:
+    """Bytes of dynamic shared memory. Raises BadLaunch for what is no number of bytes."""
+    count = index(given) if hasattr(given, "__index__") else -1
+    if count < 0:
+        raise BadLaunch(f"dynamic shared memory={given!r}: it takes a number of bytes, an integer from 0 on.")
+    return count
 
 
 def check_limits(
@@ -114,11 +161,33 @@ def check_limits(
         raise BadLaunch(f"block={block}: at most 64 threads in z are allowed.")
     if grid[0] >= 1 << 31 or grid[1] > 65535 or grid[2] > 65535:
         raise BadLaunch(f"grid={grid}: at most 2147483647 blocks in x and 65535 in y and z are allowed.")
+    if program.static_shared > STATIC_SHARED:
+        raise BadLaunch(
+            f"{program.name} declares {program.static_shared} bytes of shared memory; at most {STATIC_SHARED} can be "
+            "declared with a size, more only as dynamic shared memory (extern __shared__)."
+        )
+    if program.local_bytes > LOCAL:
+        raise BadLaunch(
+            f"{program.name} asks for {program.local_bytes} bytes of local memory a thread; at most {LOCAL} are "
+            "allowed."
+        )
     shared = program.static_shared + dynamic_shared
     if shared > gpu.shared_per_block_optin:
         raise BadLaunch(
             f"{program.name} asks for {shared} bytes of shared memory a block; "
             f"{gpu.name} has {gpu.shared_per_block_optin}."
+        )
+    if program.reserved_shared > gpu.shared_reserved_per_block:
+        raise BadLaunch(
+            f"{program.name} asks for the shared memory that the system reserves (cooperative groups of more than a "
+            f"warp do, compiled for sm_80 and later); {gpu.name} reserves none."
+        )
+    blocks, most = grid[0] * grid[1] * grid[2], resident_blocks(gpu, threads, shared)
+    if program.cooperative and blocks > most:
+        raise BadLaunch(
+            f"{program.name} waits for its whole grid (cooperative_groups::this_grid()), so that all its {blocks} "
+            f"blocks have to be resident at once; {gpu.name} holds {most} of {threads} threads and {shared} bytes of "
+            "shared memory."
         )
     if gpu.warp_size != 32:
         raise BadLaunch(f"{gpu.name} has warps of {gpu.warp_size} lanes; PTX, which the machine runs, has 32.")
@@ -126,11 +195,12 @@ def check_limits(
 
 def _symbols(program: Program, memory: Memory, buffers: Buffers) -> "np.ndarray[Any, Any]":
     """Addresses of the file's variables, in the order of the program's numbers."""
-    variables = [v for v in (*program.module.variables, *program.flow.variables) if v.space in {"global", "const"}]
+    variables = program.placed
     missing = [v for v in variables if v.name not in memory.arrays]
     if missing:
         memory.arrays |= place_variables(missing)
     for variable in variables:
         room = memory.arrays[variable.name]
-        buffers.add(room.ctypes.data, room.size, read_only=variable.space == "const", owner=room)
+        if variable.space != "code":
+            buffers.add(room.ctypes.data, room.size, read_only=variable.space == "const", owner=room)
     return np.array([memory.arrays[v.name].ctypes.data for v in variables] or [0], np.uint64)

@@ -10,8 +10,12 @@ from undertorch.simt.codegen.objects import linker
 from undertorch.simt.codegen.places import Places
 from undertorch.simt.codegen.sites import Site, list_sites
 from undertorch.simt.errors import BadLaunch
+from undertorch.simt.loops import computing
 from undertorch.simt.ptx import parse
-from undertorch.simt.ptx.instructions import Module, Variable
+from undertorch.simt.ptx.instructions import Module, Symbol, Variable
+from undertorch.simt.ptx.special import RESERVED as RESERVED_REGISTERS
+from undertorch.simt.ptx.special import WORKSPACE, special_registers
+from undertorch.simt.runtime.layout import RESERVED
 
 if TYPE_CHECKING:
     from undertorch.simt.codegen.kernel import KernelCode, Mode
@@ -32,6 +36,10 @@ class Program:
     sites: dict[int, Site]
     static_shared: int
     """Bytes of shared memory that the kernel declares; dynamic memory follows."""
+    reserved_shared: int
+    """Bytes before them that are the system's, where the kernel asks for their place; else 0."""
+    cooperative: bool
+    """Whether it asks for the workspace of a cooperative launch: that of `this_grid().sync()`."""
     local_bytes: int
     """Of a thread."""
     loaded: dict[str, tuple[Any, int]] = field(default_factory=dict)
@@ -50,6 +58,22 @@ class Program:
         p = self.places
         addresses = Addresses(shared=p.shared, local=p.local, parameters=p.parameters, symbols=p.symbols)
         return KernelWriter(flow=self.flow, addresses=addresses, sites=self.sites, mode=mode, level=self.level).write()
+
+    @cached_property
+    def placed(self) -> tuple[Variable, ...]:
+        """What has an address for as long as the file is loaded: its variables, and functions that are pointed to."""
+        return _placed(self.module, self.flow)
+
+    @cached_property
+    def allocates(self) -> bool:
+        """Whether it calls malloc."""
+        calls = [s.instruction.sources[1] for s in self.sites.values() if s.instruction.name == "hostcall"]
+        return Symbol("malloc") in calls
+
+    @cached_property
+    def computing(self) -> frozenset[int]:
+        """Blocks of loops that wait for nobody."""
+        return computing(self.flow)
 
     @cached_property
     def by_number(self) -> tuple[Site, ...]:
@@ -78,15 +102,16 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
     if instrument not in LEVELS:
         raise BadLaunch(f"instrument={instrument!r}: it is one of {', '.join(LEVELS)}.")
     laid_out = flow(module, kernel)
-    shared, static = _offsets([v for v in (*module.variables, *laid_out.variables) if v.space == "shared"])
+    specials = special_registers(module, kernel)
+    reserved = 0 if specials.isdisjoint(RESERVED_REGISTERS) else RESERVED
+    shared, end = _offsets([v for v in (*module.variables, *laid_out.variables) if v.space == "shared"], reserved)
     local, local_bytes = _offsets([v for v in laid_out.variables if v.space in {"local", "param"}])
     parameters, _ = _offsets(list(laid_out.function.parameters))
-    everywhere = [v for v in (*module.variables, *laid_out.variables) if v.space in {"global", "const"}]
     places = Places(
         shared=shared,
         local=local,
         parameters=parameters,
-        symbols={v.name: number for number, v in enumerate(everywhere)},
+        symbols={v.name: number for number, v in enumerate(_placed(module, laid_out))},
     )
     program = Program(
         module=module,
@@ -96,17 +121,23 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
         flow=laid_out,
         places=places,
         sites=list_sites(laid_out),
-        static_shared=static,
+        static_shared=end - reserved,
+        reserved_shared=reserved,
+        cooperative=not specials.isdisjoint(WORKSPACE),
         local_bytes=(local_bytes + 15) // 16 * 16,
     )
     program.address("full")  # what cannot be compiled is said before anything runs
     return program
 
 
-def _offsets(variables: list[Variable]) -> tuple[dict[str, int], int]:
-    """Where variables lie one behind the other, and all their bytes. Arrays without a size start at the end."""
+def _placed(module: Module, laid_out: Flow) -> tuple[Variable, ...]:
+    variables = [v for v in (*module.variables, *laid_out.variables) if v.space in {"global", "const"}]
+    return (*variables, *(Variable(name=name, space="code", size=1, align=1) for name in module.pointed_to))
+
+
+def _offsets(variables: list[Variable], at: int = 0) -> tuple[dict[str, int], int]:
+    """Where variables lie one behind the other from `at` on, and where they end. Arrays without a size start there."""
     places: dict[str, int] = {}
-    at = 0
     for variable in variables:
         if not variable.extern or variable.size:
             at = -(-at // variable.align) * variable.align

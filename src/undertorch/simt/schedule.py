@@ -9,23 +9,25 @@ import ctypes
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from undertorch.records import Gpu
-from undertorch.simt.codegen.sites import Site
-from undertorch.simt.errors import Deadlock, Fault, Thread
+from undertorch.simt.errors import Deadlock, Thread
 from undertorch.simt.events import EventConsumer
+from undertorch.simt.faults import Given, access, fault
+from undertorch.simt.hostcalls import Reader, answer
 from undertorch.simt.program import Program
 from undertorch.simt.runtime import layout
+from undertorch.simt.runtime.heap import Heap
 from undertorch.simt.runtime.layout import BLOCK, CONTEXT, COPY, EVENT, SITE, SLOTS, WARP, WARP_STATE
-from undertorch.simt.runtime.printf import assertion, formatted
+from undertorch.simt.standstill import QUIET, Standstill, can_be_told, contents
 
 Array = np.ndarray[Any, Any]
-FUEL = 1 << 14
-"""Backward branches of a warp's turn."""
 CHUNK = 1024
 """Blocks that native code starts before it returns, so that somebody can stop a launch."""
 EVENTS = 1 << 12
@@ -70,12 +72,16 @@ class Schedule:
     dynamic_shared: int
     parameters: Array
     symbols: Array
+    heap: Heap | None
+    workspace: int
+    """Address of a cooperative launch's; 0: it is none."""
     buffers: Array
     seed: int | None
     threads: int
     patience: float
     time_limit: float | None
     on_events: EventConsumer | None
+    given: Given
     printed: list[str] = field(default_factory=list)
     lanes: "list[HostThread]" = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -105,12 +111,37 @@ class Schedule:
         return -(-(SLOTS + self.program.flow.slot_bytes) // 64) * 64
 
     @property
+    def shared_bytes(self) -> int:
+        """Of a block: the system's, if it is asked for, static and dynamic."""
+        return self.program.reserved_shared + self.program.static_shared + self.dynamic_shared
+
+    @property
     def residents(self) -> int:
-        """Blocks that the GPU holds at once, by threads and shared memory (registers are ptxas's to say)."""
-        by_threads = self.gpu.max_threads_per_sm // (self.warps * WARP)
-        shared = self.program.static_shared + self.dynamic_shared + self.gpu.shared_reserved_per_block
-        by_shared = self.gpu.shared_per_sm // shared if shared else self.gpu.max_blocks_per_sm
-        return max(1, min(by_threads, by_shared, self.gpu.max_blocks_per_sm)) * self.gpu.sms
+        """Blocks that the GPU holds at once."""
+        return resident_blocks(self.gpu, self.threads_per_block, self.program.static_shared + self.dynamic_shared)
+
+    def progress(self) -> tuple[int, int]:
+        """Differs when any host thread took up blocks, had a warp end or a barrier open."""
+        return self.following, sum(int(lane.context[0]["progress"]) for lane in self.lanes)
+
+    def on_machine(self) -> "list[Resident]":
+        """Blocks that have started, of all host threads."""
+        return [r for lane in self.lanes for r in (*list(lane.held), lane.running) if r is not None]
+
+    def contents(self) -> bytes:
+        """Digest of what threads can tell each other by."""
+        return contents((r.shared for r in self.on_machine()), self.buffers)
+
+    def computes(self) -> bool:
+        """Whether any thread is in a loop that asks for nothing of others: it is under way, however long."""
+        plain = np.array(sorted(self.program.computing), np.int32)
+        size = self.warp_bytes
+        for resident in self.on_machine():
+            for n in range(self.warps):
+                warp = resident.warps[n * size : n * size + WARP_STATE.itemsize].view(WARP_STATE)[0]
+                if np.isin(warp["pc"], plain).any():
+                    return True
+        return False
 
     def take(self, count: int) -> tuple[int, int]:
         """The next blocks that nobody has started: from, to."""
@@ -127,14 +158,33 @@ class Schedule:
             self.lanes[0].run()
         else:
             hosts = [threading.Thread(target=lane.run_quietly, daemon=True) for lane in self.lanes]
-            for host in hosts:
-                host.start()
-            for host in hosts:
-                host.join()
+            try:
+                for host in hosts:
+                    host.start()
+                for lane in self.lanes:
+                    while not lane.ended.wait(0.05):  # a signal may reach another thread: this one looks now and then
+                        pass
+            except BaseException:  # Ctrl-C: nobody may write to the launch's memory once it is out of here
+                self._halt([lane for lane, host in zip(self.lanes, hosts, strict=True) if host.ident is not None])
+                raise
         for lane in self.lanes:
             if lane.error is not None:
                 raise lane.error
             lane.drain()
+
+    def _halt(self, started: "list[HostThread]") -> None:
+        """Stops all host threads and waits for their end, however often somebody presses Ctrl-C meanwhile.
+
+        Not by join: in Python 3.11 a thread whose join was interrupted counts as ended while it runs on.
+        """
+        self.stop = True
+        for lane in self.lanes:
+            lane.context[0]["end_block"] = 0  # native code reads both again at every block, and every turn of a warp
+            lane.context[0]["fuel_slice"] = 1
+        for lane in started:
+            while not lane.ended.is_set():
+                with suppress(KeyboardInterrupt):
+                    lane.ended.wait(0.05)
 
     def counts(self) -> tuple[Array, Array]:
         """Counts per basic block and per site, of all host threads."""
@@ -158,6 +208,10 @@ class HostThread:
         self.events = aligned(EVENT.itemsize * (EVENTS if program.level > 1 else 1)).view(EVENT)
         self.callback = HOST_FUNCTION(self.host)
         self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self.held: deque[Resident] = deque()
+        """Blocks that wait for their next turn."""
+        self.running: Resident | None = None
         self.run_blocks = RUN(program.runtime("run_blocks"))
         self.run_block = RUN(program.runtime("run_block"))
         self._fill_context()
@@ -171,10 +225,11 @@ class HostThread:
         c["masked"] = program.loaded["masked"][1] if "masked" in program.loaded else 0
         c["host"] = ctypes.cast(self.callback, ctypes.c_void_p).value
         c["events"], c["event_capacity"] = self.events.ctypes.data, len(self.events)
-        c["fuel_slice"], c["warps"], c["threads"] = FUEL, s.warps, s.threads_per_block
+        c["fuel_slice"], c["warps"], c["threads"] = layout.FUEL, s.warps, s.threads_per_block
         c["warp_bytes"], c["local_bytes"] = s.warp_bytes, program.local_bytes
-        c["shared_bytes"] = program.static_shared + s.dynamic_shared
+        c["shared_bytes"], c["user_shared"] = s.shared_bytes, s.shared_bytes - program.reserved_shared
         c["dynamic_shared"], c["sms"] = s.dynamic_shared, s.gpu.sms
+        c["workspace"] = s.workspace
         c["grid"], c["ntid"] = s.grid, s.block
         c["level"] = program.level
         c["order"] = 0 if s.seed is None else (s.seed * 2 + 1) & 0x7FFFFFFF
@@ -188,39 +243,53 @@ class HostThread:
         except BaseException as error:
             self.error = error
             self.schedule.stop = True
+        finally:
+            self.ended.set()
 
     def run(self) -> None:
         """Starts blocks and gives them turns until none is left."""
         s = self.schedule
-        held: deque[Resident] = deque()
+        held = self.held
         free: list[Resident] = []
         chunk = max(1, min(CHUNK, s.blocks // (8 * self.of) if self.of > 1 else CHUNK))
-        most = max(1, s.residents // self.of)
+        most = max(1, s.residents // self.of + (self.number < s.residents % self.of))
         began = time.monotonic()
-        progress, since = -1, began
+        progress, since, standstill, seen = (-1, -1), began, Standstill(), b""
+        alone = self.of == 1 and can_be_told(s.program)  # other host threads may change what these blocks wait for
         while not s.stop:
-            start, end = s.take(chunk) if len(held) < most else (0, 0)
+            start, end = s.take(min(chunk, most - len(held)))
             if start < end:
-                self._start(start, end, held, free, most)
+                self._start(start, end, held, free)
             elif not held:
                 break
             for _ in range(len(held)):
+                if s.stop:
+                    break
                 resident = held.popleft()
                 if self._turn(resident, self.run_block):
                     free.append(resident)
                 else:
                     held.append(resident)
-            now = int(self.context[0]["progress"])
+            now = s.progress()
             if now != progress:
-                progress, since = now, time.monotonic()
-            elif held and time.monotonic() - since > s.patience:
-                raise self._deadlock(held, f"no warp ended and no barrier opened for {s.patience:g} seconds")
+                progress, since, standstill, seen = now, time.monotonic(), Standstill(), b""
+            elif held and alone and time.monotonic() - since > QUIET and standstill.reached(memory(held), s.buffers):
+                raise self._deadlock(held, "its loops repeat themselves, and nothing that they wait for will change")
+            elif held and time.monotonic() - since > s.patience / 2:
+                now_held = s.contents()
+                if s.computes() or (seen and seen != now_held):
+                    since, seen = time.monotonic(), b""
+                elif not seen:
+                    seen = now_held
+                elif time.monotonic() - since > s.patience:
+                    why = f"no warp ended and no barrier opened, and no memory changed, for {s.patience:g} seconds"
+                    raise self._deadlock(held, f"{why} of polling (undertorch.machine(patience=…) waits longer)")
             if s.time_limit is not None and held and time.monotonic() - began > s.time_limit:
                 raise self._deadlock(held, f"it has not ended after {s.time_limit:g} seconds")
         if self.error is not None:
             raise self.error
 
-    def _start(self, start: int, end: int, held: deque[Resident], free: list[Resident], most: int) -> None:
+    def _start(self, start: int, end: int, held: deque[Resident], free: list[Resident]) -> None:
         """Runs blocks from `start`; each that cannot go on by itself stays resident."""
         c = self.context[0]
         c["next_block"], c["end_block"] = start, end
@@ -228,17 +297,14 @@ class HostThread:
             resident = free.pop() if free else self._resident()
             if self._turn(resident, self.run_blocks):
                 free.append(resident)
-                continue
-            held.append(resident)
-            while len(held) >= most:
-                for _ in range(len(held)):
-                    other = held.popleft()
-                    (free if self._turn(other, self.run_block) else held).append(other)
+            else:
+                held.append(resident)
 
     def _turn(self, resident: Resident, function: Any) -> bool:
         """One turn; whether the block (or all that were to start) ended."""
+        self.running = resident
         c = self.context
-        while True:
+        while not self.schedule.stop:
             status = function(c.ctypes.data, resident.address)
             if status == layout.DONE:
                 return True
@@ -253,6 +319,7 @@ class HostThread:
             if status == layout.STUCK:
                 raise self._deadlock(deque([resident]), "every thread of the block waits")
             raise self._fault(resident)
+        return False
 
     def _finish(self, resident: Resident) -> bool:
         """Goes on with one block."""
@@ -263,7 +330,7 @@ class HostThread:
     def _resident(self) -> Resident:
         s, program = self.schedule, self.schedule.program
         warps = aligned(s.warps * s.warp_bytes)
-        shared = aligned(max(16, program.static_shared + s.dynamic_shared), 1024)
+        shared = aligned(max(16, s.shared_bytes), 1024)
         local = aligned(max(16, s.warps * WARP * program.local_bytes))
         asynchronous = any(site.proxy == "async" for site in program.by_number)
         queues = np.zeros(s.warps * layout.QUEUE, COPY) if asynchronous else None
@@ -302,14 +369,12 @@ class HostThread:
         kind = layout.FAULTS[int(c["fault"])]
         thread = self._thread(resident.state[0], int(c["fault_warp"]), int(c["fault_lane"]))
         site = self.schedule.program.by_number[int(c["fault_site"])]
-        what = {
-            "out-of-bounds": f"{verb(site)} {site.bytes} bytes at {int(c['fault_address']):#x} of {site.space} memory, "
-            "outside of what the launch was given",
-            "misaligned": f"{verb(site)} {site.bytes} bytes at {int(c['fault_address']):#x} of {site.space} memory, "
-            f"which is no multiple of {site.bytes}",
-            "trap": "executed trap",
-        }[kind]
-        return fault(self.schedule.program, site, thread, kind, what)
+        program, given = self.schedule.program, self.schedule.given
+        if kind == "trap":
+            what = site.instruction.options.get("why", "executed trap")
+        else:
+            what = access(program, given, site, int(c["fault_address"]), kind)
+        return fault(program, given, site, thread, kind, what)
 
     def _deadlock(self, held: deque[Resident], why: str) -> Deadlock:
         waiting: list[str] = []
@@ -356,7 +421,7 @@ class HostThread:
                 self.schedule.on_events(self.events[:count], self.schedule.program.by_number)
 
     def host(self, context: int, warp_address: int, kind: int, number: int, mask: int) -> int:
-        """Called by native code: a full event buffer, a printf, an assert. An error is kept: it may not pass C."""
+        """Called by native code: a full event buffer, a call of device code. An error is kept: it may not pass C."""
         try:
             if kind == layout.EVENTS_FULL:
                 self.drain()
@@ -372,73 +437,38 @@ class HostThread:
         warp = np.ctypeslib.as_array((ctypes.c_uint8 * WARP_STATE.itemsize).from_address(warp_address)).view(
             WARP_STATE
         )[0]
-        readable = Reader(self.schedule, int(warp["local"]))
+        s = self.schedule
+        block = np.ctypeslib.as_array((ctypes.c_uint8 * BLOCK.itemsize).from_address(int(warp["block"]))).view(BLOCK)[0]
+        memory = Reader(
+            buffers=s.buffers,
+            local=int(warp["local"]),
+            local_bytes=program.local_bytes,
+            shared=int(block["shared"]),
+            shared_bytes=s.shared_bytes,
+            places=program.places.local,
+        )
         for lane in range(WARP):
-            if not mask >> lane & 1:
-                continue
-            arguments = readable.arguments(site, program.places.local, lane)
-            if kind == layout.PRINT:
-                text = formatted(readable, *arguments[:2])
-                with self.schedule.lock:
-                    self.schedule.printed.append(text)
-            else:
-                state = np.ctypeslib.as_array((ctypes.c_uint8 * BLOCK.itemsize).from_address(int(warp["block"]))).view(
-                    BLOCK
-                )[0]
-                thread = self._thread(state, int(warp["index"]), lane)
-                raise fault(program, site, thread, "assert", assertion(readable, arguments))
+            if mask >> lane & 1:
+                with s.lock:
+                    wrong = answer(kind, memory, site, lane, s.printed, s.heap)
+                if wrong is not None:
+                    thread = self._thread(block, int(warp["index"]), lane)
+                    raise fault(program, s.given, site, thread, *wrong)
         return layout.GO_ON
 
 
-@dataclass(slots=True)
-class Reader:
-    """Reads memory of the launch for the host; outside of its buffers nothing is touched."""
-
-    schedule: Schedule
-    local: int
-
-    def arguments(self, site: Site, places: Any, lane: int) -> list[int]:
-        """Addresses and numbers that a call passed through parameter memory."""
-        group = site.instruction.sources[2]
-        size = self.schedule.program.local_bytes
-        return [self.word(self.local + lane * size + places[item.name]) for item in group.items]  # type: ignore[union-attr]
-
-    def word(self, address: int) -> int:
-        """8 bytes."""
-        return int.from_bytes(self.bytes(address, 8), "little")
-
-    def bytes(self, address: int, count: int) -> bytes:
-        """Some bytes; of what lies outside, nothing."""
-        for start, size in self._spans():
-            if start <= address < start + size:
-                return ctypes.string_at(address, min(count, start + size - address))
-        return b""
-
-    def text(self, address: int) -> str:
-        """A string that ends with a zero."""
-        return self.bytes(address, 1 << 16).split(b"\0")[0].decode(errors="replace")
-
-    def _spans(self) -> list[tuple[int, int]]:
-        spans = [(int(row["base"]), int(row["bytes"])) for row in self.schedule.buffers[:-1]]
-        return [*spans, (self.local, WARP * self.schedule.program.local_bytes)]
+def memory(held: Iterable[Resident]) -> Iterator[Array]:
+    """All memory of blocks."""
+    for r in held:
+        yield from (r.state, r.warps, r.shared, r.local, *(() if r.queues is None else (r.queues,)))
 
 
-def fault(program: Program, site: Site, thread: Thread, kind: str, what: str) -> Fault:
-    """The error of one thread."""
-    place = site.instruction.place
-    where = f"{place.file}:{place.line}" if place else f"PTX line {site.instruction.text_line}"
-    return Fault(
-        f"{where}: {kind}: {thread} of {program.name} {what} ({site.instruction.text}).",
-        kind=kind,
-        thread=thread,
-        file=place.file if place else None,
-        line=place.line if place else None,
-    )
-
-
-def verb(site: Site) -> str:
-    """What an access does."""
-    return "updates" if site.reads and site.writes else "writes" if site.writes else "reads"
+def resident_blocks(gpu: Gpu, threads: int, shared: int) -> int:
+    """Blocks that a GPU holds at once, by their threads and bytes of shared memory (registers are ptxas's to say)."""
+    by_threads = gpu.max_threads_per_sm // (-(-threads // WARP) * WARP)
+    shared += gpu.shared_reserved_per_block
+    by_shared = gpu.shared_per_sm // shared if shared else gpu.max_blocks_per_sm
+    return max(1, min(by_threads, by_shared, gpu.max_blocks_per_sm)) * gpu.sms
 
 
 def line_of(instruction: Any) -> str:

@@ -45,7 +45,8 @@ def _budget(text: str) -> Budget:
     units = UNITS[metric]
     if unit not in units:
         named = ", ".join(f"{metric}+{form['number']}{unit}" for unit in ("%", *list(units)[:4]))
-        raise BadBudget(f"--fail-on {text!r}: {unit or 'a bare number'!r} is no unit of {metric}; write {named}.")
+        wrong = f"{unit!r} is no unit of {metric}" if unit else f"{metric} needs a unit"
+        raise BadBudget(f"--fail-on {text!r}: {wrong}; write {named}.")
     return Budget(text=text, metric=metric, percent=None, amount=number * units[unit])
 
 

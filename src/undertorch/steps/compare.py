@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeVar
 
-from undertorch.records import Argument, Kernel, Kind, Op, Phase, Step, TensorRef
+from undertorch.records import Argument, IdleCause, Kernel, Kind, Op, Phase, Step, TensorRef
 from undertorch.records.comparisons import (
     Change,
     Comparison,
     Figures,
+    IdleChange,
+    IdleLineChange,
     KindChange,
     LineChange,
     Match,
@@ -18,7 +20,7 @@ from undertorch.records.comparisons import (
     Side,
     SourceLine,
 )
-from undertorch.records.totals import source_line
+from undertorch.records.totals import idle_us, source_line
 from undertorch.steps.matching import match_lines
 from undertorch.steps.runs import Run, runs
 
@@ -80,6 +82,8 @@ def compare(before: Step, after: Step, mixed: bool = False) -> Comparison:
         )
     was, now = runs(before), runs(after)
     whole = _figures(was, now)
+    matched = _matched(before, after, was, now)
+    walls = before.step_us is not None and after.step_us is not None
     return Comparison(
         before=_side(before),
         after=_side(after),
@@ -91,7 +95,9 @@ def compare(before: Step, after: Step, mixed: bool = False) -> Comparison:
         peak_bytes=_known(before.memory.peak_bytes, after.memory.peak_bytes),
         phases=tuple(_phases(was, now)),
         kinds=tuple(_kinds(was, now)),
-        lines=_lines(before, after, was, now),
+        lines=_lines(matched, was, now),
+        idle=tuple(_idle(before, after)) if walls else (),
+        idle_lines=_idle_lines(matched, before, after) if walls else (),
         same_left_out=_left_out(before) == _left_out(after)
         and not (before.accounting.lost_launches or after.accounting.lost_launches),
     )
@@ -205,11 +211,40 @@ def _place(one: Run) -> tuple[str, int] | None:
     return None if one.op is None or one.op.where is None else (one.op.where.file, one.op.where.line)
 
 
-def _lines(before: Step, after: Step, was: Sequence[Run], now: Sequence[Run]) -> tuple[LineChange, ...]:
-    old, new = _grouped(was, _place), _grouped(now, _place)
-    pairs = match_lines(
-        _source_lines(before, old), _source_lines(after, new), before.environment.sources, after.environment.sources
+Matched = Sequence[tuple[Match, SourceLine | None, SourceLine | None]]
+"""Lines before with those after: those that launch something, and those for which the GPU waits."""
+
+
+def _matched(before: Step, after: Step, was: Sequence[Run], now: Sequence[Run]) -> Matched:
+    return match_lines(
+        _source_lines(before, was), _source_lines(after, now), before.environment.sources, after.environment.sources
     )
+
+
+def _idle(before: Step, after: Step) -> Iterable[IdleChange]:
+    for cause in IdleCause:
+        was, now = ([one.time_us for one in step.idle if one.cause is cause] for step in (before, after))
+        if was or now:
+            yield IdleChange(cause=cause, time_us=_known(sum(was), sum(now)))
+
+
+def _idle_lines(matched: Matched, before: Step, after: Step) -> tuple[IdleLineChange, ...]:
+    old, new = idle_us(before), idle_us(after)
+    found = []
+    for match, one, other in matched:
+        was = 0.0 if one is None else old.get((one.file, one.line), 0.0)
+        now = 0.0 if other is None else new.get((other.file, other.line), 0.0)
+        if was or now:
+            found.append(IdleLineChange(match=match, before=one, after=other, time_us=_known(was, now)))
+    found.sort(key=lambda line: -abs(line.time_us.difference or 0.0))
+    nowhere = [sum(one.time_us for one in step.idle if one.where is None) for step in (before, after)]
+    if any(nowhere):
+        found.append(IdleLineChange(match=Match.NO_LINE, before=None, after=None, time_us=_known(*nowhere)))
+    return tuple(found)
+
+
+def _lines(matched: Matched, was: Sequence[Run], now: Sequence[Run]) -> tuple[LineChange, ...]:
+    old, new = _grouped(was, _place), _grouped(now, _place)
     found = [
         LineChange(
             match=match,
@@ -217,27 +252,29 @@ def _lines(before: Step, after: Step, was: Sequence[Run], now: Sequence[Run]) ->
             after=other,
             **_parts(
                 _figures(
-                    [] if one is None else old[one.file, one.line],
-                    [] if other is None else new[other.file, other.line],
+                    [] if one is None else old.get((one.file, one.line), []),
+                    [] if other is None else new.get((other.file, other.line), []),
                 )
             ),
         )
-        for match, one, other in pairs
+        for match, one, other in matched
+        if (one is not None and (one.file, one.line) in old) or (other is not None and (other.file, other.line) in new)
     ]
     found.sort(key=lambda line: -abs(line.time_us.difference or 0.0))
     if None in old or None in new:
-        figures = _figures(old[None], new[None])
+        figures = _figures(old.get(None, []), new.get(None, []))
         found.append(LineChange(match=Match.NO_LINE, before=None, after=None, **_parts(figures)))
     return tuple(found)
 
 
-def _source_lines(step: Step, groups: dict[tuple[str, int] | None, list[Run]]) -> list[SourceLine]:
+def _source_lines(step: Step, some: Sequence[Run]) -> list[SourceLine]:
     """Where several functions stand on a line (a lambda in it), the first to launch gives its name."""
-    found = []
-    for place, some in groups.items():
-        op = some[0].op
-        if place is None or op is None or op.where is None:
-            continue
-        text = source_line(step.environment.sources, *place)
-        found.append(SourceLine(file=place[0], line=place[1], function=op.where.function, source=text))
-    return found
+    launched = [one.op.where for one in some if one.op is not None and one.op.where is not None]
+    waited = [one.where for one in step.idle if one.where is not None]
+    found = {}
+    for where in (*launched, *waited):
+        place = where.file, where.line
+        if place not in found:
+            text = source_line(step.environment.sources, *place)
+            found[place] = SourceLine(file=where.file, line=where.line, function=where.function, source=text)
+    return list(found.values())

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from paged import paged
 from steps_by_hand import NOTHING, STEP, kernel, launch, op, with_launches
 from undertorch import gpus
-from undertorch.records import Math, Memory, MemorySample, Origin, Phase
+from undertorch.records import Kind, Math, Memory, MemorySample, Origin, Phase
 from undertorch.reports.page.axes import linear_ticks, log_axis, tidy
 from undertorch.reports.page.memory import POINTS, memory_chart, thinned
 from undertorch.reports.page.rates import rates
 from undertorch.reports.page.roofline import roofline
 from undertorch.reports.page.span import span
+from undertorch.reports.page.tables import kernel_rows
+from undertorch.reports.terminal.kernels import rates as in_terminal
+from undertorch.reports.terminal.numbers import percent
 from undertorch.reports.terminal.runs import runs
 
 H200 = gpus.find("H200")
@@ -196,3 +199,21 @@ def test_thinning_keeps_the_least_the_most_and_both_ends(seed, length):
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert max(height for _, height in kept) == max(heights)
     assert min(height for _, height in kept) == min(heights)
+
+
+def test_a_kernel_of_several_shapes_has_one_rate_which_the_terminal_shows_too():
+    """1 GB in 250 us and 0.2 GB in 150 us: 1.2 GB in 400 us, 3 TB/s; the longest launch alone reaches 4."""
+    some = (
+        launch(kernel("k", read=10**9), (1,), Phase.FORWARD, 0, 250),
+        launch(kernel("k", read=2 * 10**8), (1,), Phase.FORWARD, 250, 150),
+    )
+    of_all = runs(with_launches(*some))
+    (row,) = kernel_rows(of_all, H200)
+    assert row.rates.bytes_a_second == pytest.approx(3e12)
+    assert in_terminal(of_all, H200) == [f"{row.rates.reached}, {percent(row.rates.share)} of peak"]
+
+
+def test_bytes_over_pcie_are_held_against_the_link():
+    """32 MB in 1 ms: half of 64 GB/s."""
+    copy = kernel("Memcpy DtoH (Device -> Pinned)", Kind.MEMCPY, grid=None, block=None, written=32_000_000)
+    assert rates(copy, 1000, H200).of_peak == "50.0 % of the link's bandwidth"

@@ -145,7 +145,7 @@ def test_lines_that_a_changed_file_does_not_have_are_still_listed():
 def test_a_file_without_its_text_lists_its_lines():
     step = replace(STEP, environment=replace(STEP.environment, sources={}))
     root = paged(step)
-    assert "source not found" in root.text
+    assert "in forward" in root.text
     assert "its text is not known" in root.text
 
 

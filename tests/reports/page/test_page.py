@@ -201,8 +201,9 @@ def test_accounting_names_what_is_left_out():
     text = paged(STEP, gpus=SHEETS).one(id="s0-accounting").text
     assert "98.9 %" in text
     assert "1, which the times leave out: mylib::mystery" in text
-    assert "without a source line2 launches, 20 µs: Memset, somebodys_kernel" in text
-    assert "without bytes2 launches, 210 µs: layer_norm_grad_input_kernel_vectorized, somebodys_kernel" in text
+    assert "without source line2 launches (20 µs, 1.1 % of the busy time): Memset, somebodys_kernel" in text
+    names = "layer_norm_grad_input_kernel_vectorized, somebodys_kernel"
+    assert f"without bytes, FLOPs2 launches (210 µs, 11.1 % of the busy time): {names}" in text
 
 
 def test_assumptions_stand_with_their_line():
@@ -347,3 +348,11 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(ValueError, match="step"):
         write_page(tmp_path / "none.html", [], SHEETS)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_stands_by_the_files_name_and_its_path_is_in_the_title():
+    where = Where(file="/home/someone/project/model.py", line=4, function="forward")
+    one = Advice(kind="copies", lines=(where,), saves_us=10, saves_bytes=None, what="Do.", op=None)
+    (place,) = paged(replace(STEP, advice=(one,))).one("ul", class_="advice").find(class_="place")
+    assert place.text == "model.py:4"
+    assert place.attributes["title"] == "/home/someone/project/model.py:4"

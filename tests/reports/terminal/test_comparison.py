@@ -109,3 +109,19 @@ def test_no_row_is_wider_than_the_screen_or_ends_in_blanks(width, after):
     rows = drawn(STEP, after, width, "step+5%,launches+1,memory+1GB").splitlines()
     assert max(map(len, rows)) <= width
     assert [row for row in rows if row != row.rstrip()] == []
+
+
+def test_idle_time_by_cause_and_by_the_line_that_causes_it():
+    """The wait for the printed value, 100 us of 2000, is gone."""
+    text = drawn(STEP, replace(STEP, idle=STEP.idle[:1], step_us=1900.0))
+    assert row_of(text, "idle") == "idle 110 µs 10 µs −100 µs −90.9 %"
+    assert row_of(text, "sync") == "sync 100 µs 0 µs −100 µs −100 %"
+    assert row_of(text, "launch ") == "launch 10 µs 10 µs 0"
+    part = text[text.index("Idle  by the line") : text.index("Phases")]
+    assert "train.py:13 <module>" in part
+    assert "1 more line: 0 in all" in part
+    assert all(len(row) <= 80 for row in text.splitlines())
+
+
+def test_where_idle_time_hardly_changes_no_line_of_it_is_shown():
+    assert "Idle  by the line" not in drawn(STEP, STEP)

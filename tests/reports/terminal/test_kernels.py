@@ -5,7 +5,7 @@ from dataclasses import replace
 from drawn import drawn, one_row, part
 from steps_by_hand import LAUNCHES, STEP, kernel, launch, with_launches
 from undertorch.gpus import find
-from undertorch.records import Bound, Math, Phase
+from undertorch.records import Bound, Kind, Math, Phase
 from undertorch.records.totals import phases_us
 from undertorch.reports.terminal.runs import runs
 from undertorch.reports.terminal.totals import utilisation
@@ -128,3 +128,18 @@ def test_utilisation_is_unknown_without_a_sheet_a_wall_time_a_matmul_or_a_peak()
 def test_runs_keep_the_order_and_the_ops_of_the_launches():
     assert [run.launch for run in runs(STEP)] == list(LAUNCHES)
     assert [None if run.op is None else run.op.id for run in runs(STEP)] == [*range(10), None]
+
+
+def copied(step_us=2000):
+    """64 MB in 2 ms are 32 GB/s: half of PCIe 5.0's 64 GB/s (and 0.7 % of the memory's bandwidth)."""
+    copy = kernel("Memcpy HtoD (Pinned -> Device)", Kind.MEMCPY, grid=None, block=None, written=64_000_000)
+    return with_launches(launch(copy, (1,), Phase.FORWARD, 0, step_us, bound=Bound.LINK, occupancy=None, limiter=None))
+
+
+def test_a_copy_from_the_host_is_held_against_the_link():
+    assert "32.0 GB/s, 50.0 % of the link's peak · link" in kernels(copied())
+
+
+def test_the_summary_says_what_goes_to_copies_between_host_and_gpu():
+    last = one_row(drawn(copied(), gpu=H200).splitlines()[-5:])
+    assert "100 % of the busy time goes to copies between host and GPU" in last

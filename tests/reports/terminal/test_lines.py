@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from drawn import drawn, part
-from steps_by_hand import HEAD, LAUNCHES, STEP, kernel, launch, op, with_launches
-from undertorch.records import Phase, Where
+from steps_by_hand import HEAD, LAUNCHES, PRINT, STEP, kernel, launch, op, with_launches
+from undertorch.records import Idle, IdleCause, Phase, Where
 
 UNITS = {"µs": 1, "ms": 1e3, "s": 1e6}
 
@@ -32,7 +32,7 @@ def test_the_times_shown_sum_to_the_busy_time(width):
 
 def test_lines_stand_in_file_order_the_scripts_own_first_and_what_has_none_last():
     numbers = [row.split()[0] for row in rows(STEP) if re.match(r" +\d+  \S", row) and "µs" not in row]
-    assert numbers == ["9", "11", "12", "3", "4"]
+    assert numbers == ["9", "11", "12", "13", "3", "4"]
     names = [row.strip() for row in rows(STEP)]
     order = ["train.py", "<module>", "model.py", "forward", "no source line known"]
     assert [name for name in names if name in order] == order
@@ -115,7 +115,7 @@ def many_lines():
     times = [100_000] + 20 * [10]
     starts = [sum(times[:n]) for n in range(21)]
     runs = [launch(kernel("k"), (n,), Phase.FORWARD, starts[n], times[n]) for n in range(21)]
-    return replace(with_launches(*runs), ops=tuple(ops))
+    return replace(with_launches(*runs), ops=tuple(ops), idle=())
 
 
 def test_short_lines_are_summed_up_and_counted():
@@ -138,9 +138,11 @@ def test_launches_that_overlap_count_their_own_part_only():
     assert sorted(time for time, *_ in figures(with_launches(first, second))) == [100, 300]
 
 
-def test_a_source_that_was_not_found_is_said():
+def test_where_a_source_was_not_found_its_function_is_named_or_else_that_it_was_not_found():
     bare = replace(STEP, environment=replace(STEP.environment, sources={}))
-    assert "4  (source not found)" in "\n".join(rows(bare))
+    assert f"4  in {HEAD.function}" in "\n".join(rows(bare))
+    ops = tuple(op if op.where is None else replace(op, where=replace(op.where, function="")) for op in STEP.ops)
+    assert "4  (source not found)" in "\n".join(rows(replace(bare, ops=ops)))
 
 
 def test_a_line_in_two_functions_stands_under_the_one_that_takes_longer():
@@ -150,6 +152,38 @@ def test_a_line_in_two_functions_stands_under_the_one_that_takes_longer():
 
 
 def test_a_step_without_launches_has_no_lines():
-    step = with_launches()
+    step = replace(with_launches(), idle=())
     step = replace(step, accounting=replace(step.accounting, ops_without_cost=(), ops_without_cost_count=0))
     assert rows(step)[0] == "  none"
+
+
+def waited(idle_us):
+    """The print waits 10 us and causes `idle_us` of idle time; nothing else causes more than 0.5 % of the step."""
+    step = with_launches(*LAUNCHES[:9], launch(kernel("to_host"), (11,), Phase.OTHER, 1880, 10))
+    idle = (Idle(start_us=1890, time_us=idle_us, cause=IdleCause.SYNC, where=PRINT),)
+    ops = (*STEP.ops, op(11, "aten::_local_scalar_dense", PRINT, Phase.OTHER))
+    return replace(step, ops=ops, idle=idle, step_us=1890 + idle_us)
+
+
+def of_script(step):
+    found = rows(step)
+    return found[: next(number for number, row in enumerate(found) if row == "model.py")]
+
+
+def test_a_line_that_launches_nothing_and_makes_the_gpu_wait_is_there():
+    found = [row.strip() for row in rows(STEP)]
+    assert found[found.index("13  print(loss.item())") + 1] == "+100 µs idle"
+
+
+def test_idle_time_stands_at_the_line_that_causes_it():
+    (row,) = [row for row in rows(waited(100)) if "idle" in row]
+    assert row.strip() == "+100 µs idle · other 10 µs (1×)"
+
+
+@pytest.mark.parametrize(("idle_us", "numbers"), [(900, ["9", "11", "12", "13"]), (1000, ["13", "12", "9", "11"])])
+def test_where_the_gpu_is_idle_for_more_than_a_third_lines_stand_by_time_and_idle(idle_us, numbers):
+    """900 of 2790 us are less than a third, 1000 of 2890 are more. Time and idle by line: 1010, 400, 250, 20."""
+    step = waited(idle_us)
+    assert [row.split()[0] for row in of_script(step) if re.match(r" +\d+  \S", row)] == numbers
+    assert ("most time + idle first" in drawn(step)) is (idle_us == 1000)
+    assert all(len(row) <= 80 for row in rows(step))

@@ -123,13 +123,13 @@ def test_a_launch_of_which_nothing_is_known_is_all_dashes():
 def test_the_accounting_names_what_the_tables_leave_out():
     text = one_row(part(drawn(STEP), "Accounting"))
     assert "98.9 % of the launches' time has a source line;" in text
-    assert "; 2 launches (20 µs) without one: Memset, somebodys_kernel." in text
+    assert "; 2 launches (20 µs, 1.1 % of the busy time) without one: Memset, somebodys_kernel." in text
     assert "No kernels are known for 1 op, which the times leave out: mylib::mystery." in text
     assert (
-        "The bytes of 2 launches (210 µs) are not known: layer_norm_grad_input_kernel_vectorized, somebodys_kernel."
-        in text
+        "The bytes and FLOPs of 2 launches (210 µs, 11.1 % of the busy time) are not known: "
+        "layer_norm_grad_input_kernel_vectorized, somebodys_kernel." in text
     )
-    assert "The bound of 2 launches (20 µs) is not known: Memset, somebodys_kernel." in text
+    assert "The bound of 2 launches (20 µs, 1.1 % of the busy time) is not known: Memset, somebodys_kernel." in text
     assert "grid and block computed 7, predicted 3, none 1" in text
     damaged = replace(STEP, accounting=replace(STEP.accounting, lost_launches=3, repaired=1))
     text = one_row(part(drawn(damaged), "Accounting"))

@@ -201,6 +201,49 @@ def vote_cases():
                 {4: np.array(outs, np.uint32).ravel()})  # fmt: skip
 
 
+def parted_cases():
+    """The same instruction for several groups of lanes at once, each with a mask of its own in a register."""
+    values = (random_bits(75, 32) % np.uint64(6)).astype(np.uint32)
+    numbers = random_bits(76, 32) % np.uint64(3)
+    lines, want, forms = [], [], []
+    for groups in (np.arange(32) // 16, np.arange(32) % 2, numbers, np.arange(32)):
+        lanes = [[n for n in range(32) if groups[n] == groups[lane]] for lane in range(32)]
+        at = 128 * len(want)
+        lines.append(f"ld.global.b32 %r2, [%masks+{at}];")
+        want.append([sum(1 << n for n in of) for of in lanes])
+        for opcode, code, result in (
+            ("vote.sync.any.pred", "vote.sync.any.pred %q2, %q1, %r2; selp.b32 %r5, 1, 0, %q2;",
+             lambda of, lane: int(any(values[n] & 1 for n in of))),
+            ("vote.sync.all.pred", "vote.sync.all.pred %q2, %q1, %r2; selp.b32 %r5, 1, 0, %q2;",
+             lambda of, lane: int(all(values[n] & 1 for n in of))),
+            ("vote.sync.uni.pred", "vote.sync.uni.pred %q2, %q1, %r2; selp.b32 %r5, 1, 0, %q2;",
+             lambda of, lane: int(len({int(values[n]) & 1 for n in of}) == 1)),
+            ("vote.sync.ballot.b32", "vote.sync.ballot.b32 %r5, %q1, %r2;",
+             lambda of, lane: sum(1 << n for n in of if values[n] & 1)),
+            ("match.any.sync.b32", "match.any.sync.b32 %r5, %r1, %r2;",
+             lambda of, lane: sum(1 << n for n in of if values[n] == values[lane])),
+            ("match.all.sync.b32",
+             "match.all.sync.b32 %r4|%q3, %r1, %r2; selp.b32 %r5, 7, 0, %q3; xor.b32 %r5, %r4, %r5;",
+             lambda of, lane: sum(1 << n for n in of) ^ 7 if len({int(values[n]) for n in of}) == 1 else 0),
+            ("redux.sync.add.u32", "redux.sync.add.u32 %r5, %r1, %r2;",
+             lambda of, lane: sum(int(values[n]) for n in of)),
+            ("redux.sync.max.s32", "mov.b32 %r5, %r2; redux.sync.max.s32 %r5, %r1, %r5;",
+             lambda of, lane: max(int(values[n]) for n in of)),
+        ):  # fmt: skip
+            forms.append(opcode)
+            lines.append(f"{code} st.global.b32 [%out+{128 * len(want)}], %r5;")
+            want.append([result(of, lane) for lane, of in enumerate(lanes)])
+    masks = np.array(want, np.uint32)
+    text = _kernel(("in", "masks", "out"), "", "\n".join([
+        *(f"mad.wide.u32 %{name}, %t, 4, %{name};" for name in ("in", "masks", "out")),
+        "ld.global.b32 %r1, [%in]; and.b32 %r3, %r1, 1; setp.ne.u32 %q1, %r3, 0;", *lines,
+    ]))  # fmt: skip
+    expected = masks.copy()
+    expected[:: len(want) // 4] = 0  # these rows are masks, and nobody writes there
+    yield _case("votes of several groups at once", sorted(set(forms)), text,
+                (values, masks.ravel(), np.zeros(masks.size, np.uint32)), {2: expected.ravel()})  # fmt: skip
+
+
 # -- barriers
 
 
@@ -426,6 +469,7 @@ def warp_cases(opcodes):
     """All of the above, for opcodes that ptxas takes."""
     yield from shuffle_cases()
     yield from vote_cases()
+    yield from parted_cases()
     yield from barrier_cases(opcodes)
     yield from control_cases(opcodes)
     yield from address_cases(opcodes)

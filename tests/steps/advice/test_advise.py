@@ -465,3 +465,72 @@ def test_a_launch_of_unknown_bytes_has_no_saving():
     first = tape.launches[0]
     tape.launches[0] = replace(first, kernel=replace(first.kernel, min_bytes_read=None))
     assert advise(tape.step(), H200) == ()
+
+
+def averaged(tape: Tape, parameters: int = 50, update: Phase = Phase.OTHER) -> Step:
+    """A model's ten kernels, then an average of its weights kept in a loop: before each launch 30 µs of idle time."""
+    starts = []
+    for _ in range(10):
+        tape.call("relu", {"self": tape.new(1000)}, (tape.new(1000),), line=3, us=5)
+    for _ in range(parameters):
+        average, weight = tape.new(1000), tape.new(1000)
+        tape.call("mul_", {"self": average}, (average,), line=8, us=5, phase=update)
+        tape.call("add_", {"self": average, "other": weight}, (average,), line=8, us=5, phase=update)
+    idle = []
+    for number, one in enumerate(tape.launches):
+        starts.append(one.start_us + 30 * (number + 1))
+        idle.append(Idle(start_us=starts[-1] - 30, time_us=30, cause=IdleCause.LAUNCH, where=tape.ops[number].where))
+    tape.launches = [replace(one, start_us=start) for one, start in zip(tape.launches, starts, strict=True)]
+    return tape.step(idle=tuple(idle))
+
+
+@pytest.mark.parametrize(("phase", "kind"), [(Phase.OTHER, "foreach"), (Phase.UPDATE, "update-loop")])
+def test_a_loop_over_tensors_outside_the_model_is_not_what_compiling_the_model_saves(phase, kind):
+    """Of 2 × 50 launches two are left; the model's own ten wait 300 µs."""
+    found = advised(averaged(Tape(), update=phase))
+    assert found["launching"].saves_us == pytest.approx(10 * 30)
+    assert "the model's 10 kernels" in found["launching"].what
+    assert found[kind].saves_us == pytest.approx((100 - 2) * 30)
+    assert found[kind].what.startswith("100 launches")
+    assert [where.line for where in found[kind].lines] == [8]
+
+
+def test_one_call_for_a_list_of_tensors_is_no_loop():
+    tape = Tape()
+    average = tape.new(1000)
+    for _ in range(2):
+        tape.call("_foreach_mul_", {"self": average}, (average,), line=8, us=5, phase=Phase.OTHER)
+    where = tape.ops[0].where
+    idle = tuple(Idle(start_us=start - 30, time_us=30, cause=IdleCause.LAUNCH, where=where) for start in (0, 5))
+    assert "foreach" not in advised(tape.step(idle=idle))
+
+
+def bfloat16_matmul(gpu) -> dict[str, Advice]:
+    """4096³ on the CUDA cores: 137 GFLOP, far more than its bytes take."""
+    tape = Tape()
+    a, b = tape.new(4096, 4096), tape.new(4096, 4096)
+    flops = 2 * 4096**3
+    inputs = {"self": a, "mat2": b}
+    tape.call("mm", inputs, (tape.new(4096, 4096),), Kind.MATMUL, 20_000, 5, flops=flops, math=Math.FP32)
+    return advised(tape.step(), gpu)
+
+
+def test_bfloat16_on_a_gpu_without_tensor_cores_for_it_is_told_of_float16():
+    """A T4 does 8.1 TFLOP/s in float32 and 65 on its tensor cores: an eighth of the time, at the same share of both."""
+    one = bfloat16_matmul(gpus.find("T4"))["float16"]
+    assert one.saves_us == pytest.approx(20_000 * (1 - 8.1 / 65), rel=0.02)
+    assert "T4 has no bfloat16 tensor cores" in one.what
+    assert "GradScaler" in one.what
+
+
+def test_bfloat16_where_tensor_cores_take_it_is_left_alone():
+    assert "float16" not in bfloat16_matmul(gpus.find("A100-40GB"))
+
+
+def test_where_no_product_is_known_float16_is_spoken_of_without_a_saving():
+    tape = Tape()
+    x = tape.new(64, 64)
+    tape.call("mm", {"self": x, "mat2": x}, (x,), launches=0)
+    step = tape.step()
+    unknown = replace(step, accounting=replace(step.accounting, ops_without_cost=("aten::mm",)))
+    assert advised(unknown, gpus.find("V100-SXM2-16GB"))["float16"].saves_us is None

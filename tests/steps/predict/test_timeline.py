@@ -54,6 +54,14 @@ def test_what_is_idle_after_a_read_is_owed_to_the_line_that_read():
     assert [idle.cause for idle in found.idle] == [IdleCause.GAP, IdleCause.GAP, IdleCause.SYNC, IdleCause.GAP]
 
 
+@pytest.mark.parametrize("name", ["cudaDeviceSynchronize", "cudaEventSynchronize", "cudaStreamSynchronize"])
+def test_what_waits_launches_nothing_and_is_owed_what_comes_late(name):
+    items = [costed(0, 10_000.0), costed(1, None, name), *(costed(i, 9000.0) for i in (2, 3))]
+    found = lay_out(items, H200)
+    assert len(found.launches) == 3
+    assert [idle.cause for idle in found.idle] == [IdleCause.GAP, IdleCause.SYNC, IdleCause.GAP]
+
+
 @pytest.mark.parametrize(("to_host", "cause"), [(True, IdleCause.SYNC), (False, IdleCause.GAP)])
 def test_an_index_waits_for_the_gpu_where_it_is_a_mask(to_host, cause):
     """`x[mask]` counts what the mask names and reads the count; `x[rows]` reads nothing."""

@@ -113,7 +113,22 @@ def test_a_copy_from_pinned_memory_runs_at_the_speed_of_pcie():
         min_bytes_read=10**7,
         min_bytes_written=10**7,
     )
-    assert timing(memcpy, ROUND, None).memory_us == pytest.approx(1000 / 0.84)
+    found = timing(memcpy, ROUND, None)
+    assert found.memory_us == pytest.approx(1000 / 0.84)
+    assert found.bound is Bound.LINK
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "bound"),
+    [
+        ("Memcpy DtoH (Device -> Pinned)", 10**7, Bound.LINK),
+        ("Memcpy DtoH (Device -> Pinned)", 8, Bound.LATENCY),
+        ("Memcpy DtoD", 10**7, Bound.MEMORY),
+    ],
+)
+def test_a_copy_waits_for_the_link_or_the_memory_that_its_bytes_go_over(name, size, bound):
+    memcpy = kernel(name=name, kind=Kind.MEMCPY, grid=None, block=None, min_bytes_read=0, min_bytes_written=size)
+    assert timing(memcpy, ROUND, None).bound is bound
 
 
 def test_a_copy_from_pageable_memory_is_no_faster_than_the_cpu_copies():

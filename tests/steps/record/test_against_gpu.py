@@ -35,8 +35,9 @@ LAUNCHES_NOTHING = {
     "aten::unbind",
     "aten::unsqueeze",
     "aten::view",
+    "cudaDeviceSynchronize",
 }
-"""Views, and memory without contents."""
+"""Views, memory without contents, and a wait, which a profiler's trace has among CUDA's calls and not among the ops."""
 
 
 def launching(ops: tuple[Op, ...]) -> list[str]:

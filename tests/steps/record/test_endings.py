@@ -36,6 +36,29 @@ def test_an_error_inside_an_op_shows_the_line_that_called_it(scripts, capfd, lin
     assert "undertorch/steps" not in shown
 
 
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("devices", "Expected all tensors to be on the same device, but found at least two devices"),
+        ("convolved", "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same"),
+    ],
+)
+def test_tensors_on_two_devices_raise_what_a_gpu_raises(scripts, capfd, how, words):
+    """ATen's words, and no class of torch's fake tensors."""
+    with pytest.raises(ScriptFailed, match="raised RuntimeError"):
+        run(scripts, how)
+    shown = capfd.readouterr().err
+    assert f"\nRuntimeError: {words}" in shown
+    assert "Fake" not in shown
+
+
+def test_a_profiler_profiles_the_host_and_warns_of_nothing(scripts, capfd):
+    """torch would say at every op that it cannot record a CUDA event."""
+    recorded = run(scripts, "profiles")
+    assert "CUDA event" not in capfd.readouterr().err
+    assert any("profiler" in assumption.what for assumption in recorded.assumptions)
+
+
 def test_a_script_that_ends_itself_says_its_status(scripts):
     with pytest.raises(ScriptFailed, match="ended itself with status 3"):
         run(scripts, "exits")

@@ -81,13 +81,16 @@ def test_the_backward_of_a_checkpointed_layer_has_the_layers_line(checkpointed, 
         assert lines[f"blocks.{n}.down", line_of("checkpointed.py", "return x + self.down(")] == 2
 
 
-def test_a_functions_forward_is_forward_and_its_backward_has_that_line(recording, line_of):
+def test_a_functions_forward_is_forward_and_its_backward_has_the_line_that_called_it(recording, line_of):
     ops = recording("formulas.py").ops
     line = line_of("formulas.py", "scaled = x * factor")
     (product,) = (op for op in ops if op.name == "aten::mul" and op.where.line == line and op.phase is Phase.FORWARD)
     names = [op.name for op in ops if op.node == "ScaleBackward"]
     assert names[:3] == ["aten::mul", "aten::mul", "aten::sum"]
-    assert {op.where.line for op in ops if op.node == "ScaleBackward"} == {line}
+    assert {op.where.line for op in ops if op.node == "ScaleBackward"} == {
+        line_of("formulas.py", "Scale.apply(x, x[0])")
+    }
+    assert {ops[op.forward].id for op in ops if op.node == "ScaleBackward"} == {product.id}
     assert product.module == "Net"
 
 

@@ -1,6 +1,7 @@
 """What is cut out of the Ops of a run: ids and microbatches from 0, and no forward that no backward goes back to."""
 
 from undertorch.records import Op, Phase
+from undertorch.steps.record.samples import Batch
 from undertorch.steps.record.tape import Mark, Tape
 
 
@@ -10,7 +11,7 @@ def tape_of(*steps):
     microbatch = 0
     for what, *rest in steps:
         if what == "call":
-            tape.called(microbatch, *rest)
+            tape.called(microbatch, Batch(samples=rest[0]))
             continue
         microbatch, forward = rest
         op = Op(

@@ -2,7 +2,9 @@
 
 import pytest
 
+from undertorch.gpus import find
 from undertorch.records import Phase
+from undertorch.steps.record import ScriptFailed, record
 
 SCRIPT = "values.py"
 
@@ -70,6 +72,20 @@ def test_asking_waits_for_the_gpu_and_is_an_op_that_says_what_was_assumed(asked,
     assert "1.0 was answered" in sentence
 
 
+def test_a_number_that_is_made_up_is_said_to_be(asked, line_of, recording):
+    """The user's own answer is not."""
+    line = line_of(SCRIPT, "value = loss.item()")
+    (assumption,) = assumed_at(asked, line)
+    assert "1.0 was answered, which is made up." in assumption.what
+    (given,) = assumed_at(recording(SCRIPT, assume=(f"{line}=7",)), line)
+    assert "; 7.0 was answered. " in given.what
+
+
+def test_one_value_is_spoken_of_as_one(asked, line_of):
+    (assumption,) = assumed_at(asked, line_of(SCRIPT, "argmax(0)[:1].tolist()"))
+    assert assumption.what.startswith("a value is asked for by tolist(), and without a GPU no values are computed;")
+
+
 def test_an_answer_that_nobody_asked_for_is_said(recording):
     unused = recording("endings.py", "ok", assume=("1=true",))
     assert any("endings.py:1" in assumption.what for assumption in unused.assumptions)
@@ -77,7 +93,24 @@ def test_an_answer_that_nobody_asked_for_is_said(recording):
 
 def test_the_scaler_takes_the_gradients_for_finite_and_steps(recording, line_of):
     ops = recording("scaler.py").ops
-    assert any(op.phase is Phase.UPDATE and op.where.line == line_of("scaler.py", "scaler.step(") for op in ops)
+    line = line_of("scaler.py", "scaler.step(")
+    assert any(op.phase is Phase.UPDATE and op.where.line == line for op in ops)
+    (assumption,) = assumed_at(recording("scaler.py"), line)
+    assert "a tensor's value is asked for" in assumption.what
+    assert "0.0 was answered" in assumption.what
+
+
+def test_a_shape_error_shows_the_scripts_traceback_and_no_log(tmp_path, capfd):
+    """torch logs its own traceback of a failed shape rule, 35 lines of it, before the script's."""
+    script = tmp_path / "train.py"
+    script.write_text('import torch\ntorch.randn(3, device="cuda") + torch.randn(4, device="cuda")\n')
+    with pytest.raises(ScriptFailed, match="raised RuntimeError"):
+        record(script, (), find("H200"))
+    err = capfd.readouterr().err
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert err.count("Traceback") == 1
+    assert f'File "{script}", line 2, in <module>' in err
+    assert "RuntimeError: " in err
 
 
 @pytest.mark.parametrize("layer", [0, 1], ids=["compared", "one_hot"])

@@ -158,11 +158,85 @@ def test_whole_numbers_beyond_64_bits_and_numbers_as_text_are_read(tmp_path):
     assert [step.ops[op].name for op in launch.ops] == ["aten::add"]
 
 
-def test_a_negative_duration_counts_as_damage(tmp_path):
-    script = small()
-    script.events[0]["dur"] = -1
+def long() -> Script:
+    """Twenty calls, each of which launches one kernel of 8 µs."""
+    script = Script()
+    for place in range(20):
+        script.call(f"aten::call{place}", 100 * place, 10)
+        script.kernel(f"kernel{place}", 100 * place + 5, 100 * place + 20, 8)
+    return script
+
+
+IMPOSSIBLE = [
+    pytest.param({"dur": -1}, id="a negative duration"),
+    pytest.param({"dur": 1e300}, id="a duration beyond all times"),
+    pytest.param({"dur": None}, id="no duration"),
+    pytest.param({"dur": float("nan")}, id="a duration that is no number"),
+    pytest.param({"ts": None}, id="no start"),
+    pytest.param({"ts": 1e18}, id="a start far behind the others"),
+    pytest.param({"ts": -1e300}, id="a start far before the others"),
+]
+
+
+@pytest.mark.parametrize("wrong", IMPOSSIBLE)
+def test_a_kernel_whose_times_cannot_be_is_left_out_counted_and_named(tmp_path, wrong):
+    """Nineteen of twenty are left: the step lasts from the start of the second, 120 µs, to the last one's end, 1928."""
+    script = long()
+    (kernel,) = [event for event in script.events if event["name"] == "kernel0"]
+    kernel |= wrong
     step, _ = see_trace(script.write(tmp_path))
-    assert step.accounting.repaired == 1
+    assert [launch.kernel.name for launch in step.launches] == [f"kernel{place}" for place in range(1, 20)]
+    assert step.step_us == pytest.approx(1808)
+    (said,) = [one.what for one in step.accounting.assumed if "damaged" in one.what]
+    assert said.endswith("a day from all others): 1 kernel, of kernel0.")
+    assert step.accounting.lost_launches == 0
+
+
+def test_calls_ranges_and_functions_are_left_out_too(tmp_path):
+    script = long()
+    script.range("a range", -5, -5)
+    script.range("model.py(3): forward", 3, 1e300, "python_function")
+    script.events[0]["dur"] = -3
+    step, _ = see_trace(script.write(tmp_path))
+    (said,) = [one.what for one in step.accounting.assumed if "damaged" in one.what]
+    assert "1 call, 1 range and 1 Python function, of aten::call0, a range, model.py(3): forward." in said
+    assert all(op.where is None for op in step.ops)
+
+
+@pytest.mark.parametrize("wrong", IMPOSSIBLE)
+@pytest.mark.parametrize(
+    ("category", "said"),
+    [
+        ("kernel", "20 of 20 events that ran on the GPU"),
+        ("cpu_op", "20 of 40 events of the calls and launches"),
+        ("cuda_runtime", "20 of 40 events of the calls and launches"),
+        ("user_annotation", "the times of ProfilerStep#1 cannot be"),
+    ],
+)
+def test_where_many_times_cannot_be_the_step_is_refused(tmp_path, wrong, category, said):
+    script = long()
+    script.range("ProfilerStep#1", -10, 990)
+    script.range("ProfilerStep#2", 980, 1100)
+    script.range("python", 0, 1, "python_function")
+    for event in script.events:
+        if event["cat"] == category:
+            event.update(wrong)
+    assert said in refused(script.write(tmp_path))
+
+
+def test_kernels_that_all_last_nothing_are_refused(tmp_path):
+    script = long()
+    for event in script.events:
+        if event["cat"] == "kernel":
+            event["dur"] = 0
+    assert "each of its 20 kernels lasts 0 µs" in refused(script.write(tmp_path))
+
+
+def test_json_that_nests_deeper_than_python_reads(tmp_path):
+    file = tmp_path / "trace.json"
+    deep = '{"a":' * 5000 + "1" + "}" * 5000
+    file.write_text(f'{{"traceEvents": [{{"ph": "X", "args": {deep}}}]}}')
+    assert "nests deeper" in refused(file)
 
 
 def test_a_list_of_events_alone_is_a_trace(tmp_path):
@@ -191,9 +265,3 @@ def test_on_the_command_line_it_is_one_sentence_and_status_2(tmp_path, capsys):
     assert out == ""
     assert err.startswith("undertorch: ")
     assert err.count("\n") == 1
-
-
-def test_a_second_trace_is_one_too_many(tmp_path, capsys):
-    file = small().write(tmp_path)
-    assert run(["see", str(file), str(file)]) == 2
-    assert "one argument too many" in capsys.readouterr().err

@@ -101,7 +101,7 @@ def test_a_kernel_whose_launch_is_not_there_has_no_call_and_no_phase(tmp_path):
     (launch,) = step.launches
     assert (launch.ops, launch.phase) == ((), Phase.OTHER)
     assert step.accounting.time_with_line == 0
-    assert any("1 launches have no call" in one.what for one in step.accounting.assumed)
+    assert any("1 launch has no call" in one.what for one in step.accounting.assumed)
 
 
 def test_one_launch_of_a_graph_is_that_of_many_kernels(tmp_path):
@@ -258,3 +258,14 @@ def test_a_product_cut_into_other_kernels_has_its_flops_where_it_ran_longest(tmp
         "winogradForwardFilter4x4": None,
         "volta_sgemm_128x32_nt": 2 * 8 * 56 * 56 * 64 * 64 * 9,
     }
+
+
+def test_stacks_slow_the_cpu_which_is_said_where_the_gpu_waited_for_it(tmp_path):
+    script = waiting(lambda script: None)
+    plain, _ = see_trace(script.write(tmp_path))
+    script.range("train.py(20): step", 0, 90, "python_function")
+    slowed, _ = see_trace(script.write(tmp_path))
+    assert ["slows the CPU" in " ".join(one.what for one in step.accounting.assumed) for step in (plain, slowed)] == [
+        False,
+        True,
+    ]

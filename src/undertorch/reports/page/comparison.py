@@ -10,6 +10,7 @@ from undertorch.reports.page.heading import busy_share
 from undertorch.reports.terminal.bounds import verdict
 from undertorch.reports.terminal.numbers import ratio
 from undertorch.reports.terminal.runs import busy, runs
+from undertorch.reports.terminal.text import told_apart
 from undertorch.reports.terminal.totals import utilisation
 
 
@@ -64,20 +65,15 @@ def _compared(step: Step, gpu: Gpu | None, label: str, slowest: float | None, fa
 def labels(steps: Sequence[Step]) -> tuple[str, ...]:
     """A short name for each step that no other one has: its GPU, with the script and the step where that is needed."""
     names = [step.gpu for step in steps]
-    for more in (_script, _number, None):
+    commands = [
+        shlex.join((file, *step.environment.arguments))
+        for file, step in zip(told_apart([step.environment.script for step in steps]), steps, strict=True)
+    ]
+    numbers = [f"step {step.environment.step}" for step in steps]
+    for more in (commands, numbers, None):
         doubled = {name for name, times in Counter(names).items() if times > 1}
         if more is None:
             names = [f"{name} #{index + 1}" if name in doubled else name for index, name in enumerate(names)]
         else:
-            names = [
-                f"{name} · {more(step)}" if name in doubled else name for name, step in zip(names, steps, strict=True)
-            ]
+            names = [f"{name} · {one}" if name in doubled else name for name, one in zip(names, more, strict=True)]
     return tuple(names)
-
-
-def _script(step: Step) -> str:
-    return shlex.join((step.environment.script, *step.environment.arguments))
-
-
-def _number(step: Step) -> str:
-    return f"step {step.environment.step}"

@@ -48,15 +48,23 @@ def figures(step: Step, runs: Sequence[Run], gpu: Gpu | None) -> tuple[Figure, .
     rate = ratio(step.samples, step.step_us)
     used, explained = split_utilisation(step, gpu)
     wall = "" if step.step_us is None else "wall time"
+    # Somebody's trace does not tell what a step trains on.
+    tells_samples = step.samples is not None or origin is not Origin.MEASURED
     label = "step, at least" if wall and step.accounting.ops_without_cost_count else "step"
     return (
         Figure(label=label, value=time(step.step_us), said=wall, origin=_known(step.step_us, origin)),
         _busy(step, busy_us),
-        Figure(
-            label="samples a second",
-            value=count(None if rate is None else round(rate * 1e6)),
-            said="" if step.samples is None else f"{count(step.samples)} a step",
-            origin=_known(rate, origin),
+        *(
+            [
+                Figure(
+                    label="samples a second",
+                    value=count(None if rate is None else round(rate * 1e6)),
+                    said="" if step.samples is None else f"{count(step.samples)} a step",
+                    origin=_known(rate, origin),
+                )
+            ]
+            if tells_samples
+            else []
         ),
         Figure(
             label="model FLOP utilisation",
@@ -122,6 +130,7 @@ LABELS: dict[Bound | None, str] = {
     Bound.LATENCY: "small kernels",
     Bound.LAUNCH: "launches",
     Bound.COMMUNICATION: "other GPUs",
+    Bound.LINK: "copies to and from the host",
     None: "not known",
 }
 

@@ -14,16 +14,17 @@ from undertorch.reports.page.span import Span, span
 from undertorch.reports.page.tables import (
     Assumed,
     KernelRow,
-    Missing,
     OriginRow,
     PhaseRow,
     assumptions,
     kernel_rows,
-    missing,
+    left_out,
     origin_rows,
     phase_rows,
 )
+from undertorch.reports.terminal.assumptions import heading
 from undertorch.reports.terminal.bounds import verdict
+from undertorch.reports.terminal.missing import Missing
 from undertorch.reports.terminal.runs import Run, busy, runs
 
 
@@ -56,6 +57,8 @@ class StepView:
     idle: tuple[IdleRow, ...]
     missing: tuple[Missing, ...]
     origins: tuple[OriginRow, ...]
+    noted: str
+    """The title of what follows."""
     assumptions: tuple[Assumed, ...]
     links: dict[Place, str]
     """The id of each line's row, by file and line."""
@@ -89,8 +92,9 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
         kernels=kernel_rows(all_runs, gpu),
         phases=phase_rows(all_runs),
         idle=idle_rows(step),
-        missing=missing(all_runs),
-        origins=origin_rows(all_runs),
+        missing=left_out(all_runs),
+        origins=origin_rows(step, all_runs),
+        noted=heading(step),
         assumptions=assumptions(step),
         links={
             (file.name, row.number): row.id

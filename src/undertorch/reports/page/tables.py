@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Gpu, Launch, Origin, Phase, Step, Where
-from undertorch.reports.page.rates import Rates, rates
+from undertorch.reports.page.rates import Rates, rates_together
+from undertorch.reports.terminal.accounting import by_launch
 from undertorch.reports.terminal.bounds import bound
+from undertorch.reports.terminal.missing import Missing, missing, of
 from undertorch.reports.terminal.runs import Run, busy, by_kernel, by_phase, grouped, longest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """A kernel by name, over all its launches; geometry, occupancy and rates of the longest of them."""
+    """A kernel by name, over all its launches; geometry and occupancy of the longest of them."""
 
     launch: Launch
     launches: int
@@ -55,7 +57,7 @@ def _kernel(group: Sequence[Run], whole: float, gpu: Gpu | None) -> KernelRow:
         time_us=busy(group),
         share=busy(group) / whole if whole else 0.0,
         bound=bound(group),
-        rates=rates(launch.kernel, launch.time_us, gpu),
+        rates=rates_together([run.launch for run in group], launch, gpu),
         where=most[0].where,
         places=len(lines),
     )
@@ -76,35 +78,10 @@ def phase_rows(runs: Sequence[Run]) -> tuple[PhaseRow, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """Launches of which something is not known, by kernel."""
-
-    what: str
-    launches: int
-    time_us: float
-    names: tuple[tuple[str, int], ...]
-    """Each kernel with how many launches, the most first."""
-
-
-def missing(runs: Sequence[Run]) -> tuple[Missing, ...]:
+def left_out(runs: Sequence[Run]) -> tuple[Missing, ...]:
     """What the sums leave out; nothing where all is known."""
-    groups = {
-        "a source line": [run for run in runs if run.where is None],
-        "bytes": [run for run in runs if run.launch.kernel.min_bytes is None],
-        "FLOPs": [run for run in runs if run.launch.kernel.flops is None],
-        "a bound": [run for run in runs if run.launch.bound is None],
-    }
-    return tuple(
-        Missing(
-            what=what,
-            launches=len(some),
-            time_us=busy(some),
-            names=tuple(Counter(run.launch.kernel.name for run in some).most_common()),
-        )
-        for what, some in groups.items()
-        if some
-    )
+    without = [run for run in runs if run.where is None]
+    return (*([of(without, runs, "source line")] if without else []), *missing(runs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +93,11 @@ class OriginRow:
     """None: not known, or the kernel has no such figure."""
 
 
-def origin_rows(runs: Sequence[Run]) -> tuple[OriginRow, ...]:
+def origin_rows(step: Step, runs: Sequence[Run]) -> tuple[OriginRow, ...]:
     """In the order in which the page shows the figures."""
-    launches = [run.launch for run in runs]
-    groups: dict[str, list[Origin | None]] = {
-        "times and bounds": [launch.time_origin for launch in launches],
-        "bytes and FLOPs": [launch.kernel.bytes_origin for launch in launches],
-        "grid and block": [launch.kernel.geometry_origin for launch in launches],
-        "registers and shared memory": [launch.kernel.resources_origin for launch in launches],
-        "occupancy": [launch.occupancy_origin for launch in launches],
-    }
     return tuple(
         OriginRow(what=what, counts=tuple(Counter(origins).most_common()))
-        for what, origins in groups.items()
+        for what, origins in by_launch(step, runs).items()
         if origins
     )
 

@@ -15,6 +15,7 @@ from undertorch.reports.page.data import page_data
 from undertorch.reports.page.marks import often
 from undertorch.reports.page.step import step_view
 from undertorch.reports.page.text import breakable, in_script, short, shown
+from undertorch.reports.terminal.missing import amount
 from undertorch.reports.terminal.numbers import count, flops, percent, size, time
 
 STYLES = ("colours", "base", "head", "source", "kernels", "charts", "timeline", "tables", "narrow", "print")
@@ -54,7 +55,7 @@ def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:
     )
     environment.filters.update(
         **{"time": time, "size": size, "flops": flops, "percent": percent, "count": count},
-        **{"by": by, "short": short, "breakable": breakable, "often": often},
+        **{"by": by, "short": short, "breakable": breakable, "often": often, "amount": amount},
     )
     named = labels(steps)
     views = [

@@ -8,6 +8,7 @@ from undertorch.reports.terminal.accounting import accounting
 from undertorch.reports.terminal.advice import advice
 from undertorch.reports.terminal.assumptions import assumptions
 from undertorch.reports.terminal.bounds import verdict
+from undertorch.reports.terminal.calls import calls
 from undertorch.reports.terminal.header import header
 from undertorch.reports.terminal.kernels import top_kernels
 from undertorch.reports.terminal.lines import source_lines
@@ -48,6 +49,7 @@ def _parts(step: Step, gpu: Gpu | None, width: int) -> tuple[RenderableType, ...
     return (
         header(step, gpu, all_runs),
         source_lines(step, all_runs, width),
+        *calls(all_runs, width),
         *advice(step, all_runs),
         top_kernels(all_runs, gpu),
         phases(all_runs, width),

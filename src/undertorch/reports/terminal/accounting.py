@@ -1,14 +1,16 @@
 """What the tables leave out, by name and count, and where their figures come from."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from undertorch.records import Origin, Step
-from undertorch.reports.terminal.numbers import count, percent, time
-from undertorch.reports.terminal.runs import Run, busy
+from undertorch.reports.terminal.bounds import bound_origin
+from undertorch.reports.terminal.missing import amount, missing, named, of
+from undertorch.reports.terminal.numbers import count, percent
+from undertorch.reports.terminal.runs import Run
 from undertorch.reports.terminal.text import Paragraph, title
 
 
@@ -19,40 +21,39 @@ def accounting(step: Step, all_runs: Sequence[Run]) -> RenderableType:
         *_ops_without_cost(step),
         *_not_known(all_runs),
         *_damage(step),
-        *_origins(all_runs),
+        *_origins(step, all_runs),
     ]
     return Group(title("Accounting"), *(Paragraph(text=Text(sentence)) for sentence in sentences))
 
 
 def _lines(step: Step, all_runs: Sequence[Run]) -> str:
     without = [run for run in all_runs if run.where is None]
+    if without and len(without) == len(all_runs):
+        return "No launch has a source line."
     share = f"{percent(step.accounting.time_with_line)} of the launches' time has a source line"
     if not without:
         return f"{share}."
-    names = _names(run.launch.kernel.name for run in without)
-    return f"{share}; {count(len(without), 'launch', 'launches')} ({time(busy(without))}) without one: {names}."
+    lack = of(without, all_runs)
+    return f"{share}; {amount(lack)} without one: {named(lack)}."
 
 
 def _ops_without_cost(step: Step) -> list[str]:
     account = step.accounting
     if not account.ops_without_cost_count and not account.ops_without_cost:
-        return ["Every op's kernels are known."]
+        # Of a measured step they are what ran.
+        return [] if step.time_origin is Origin.MEASURED else ["Every op's kernels are known."]
     ops = count(account.ops_without_cost_count, "op")
     return [f"No kernels are known for {ops}, which the times leave out: {', '.join(account.ops_without_cost)}."]
 
 
 def _not_known(all_runs: Sequence[Run]) -> list[str]:
-    kernels = {
-        "bytes": [run for run in all_runs if run.launch.kernel.min_bytes is None],
-        "FLOPs": [run for run in all_runs if run.launch.kernel.flops is None],
-        "bound": [run for run in all_runs if run.launch.bound is None],
-    }
-    return [
-        f"The {what} of {count(len(some), 'launch', 'launches')} ({time(busy(some))}) "
-        f"{'is' if what == 'bound' else 'are'} not known: {_names(run.launch.kernel.name for run in some)}."
-        for what, some in kernels.items()
-        if some
-    ]
+    said = []
+    for one in missing(all_runs):
+        *first, last = one.what
+        what = f"{', '.join(first)} and {last}" if first else last
+        verb = "is" if one.what == ("bound",) else "are"
+        said.append(f"The {what} of {amount(one)} {verb} not known: {named(one)}.")
+    return said
 
 
 def _damage(step: Step) -> list[str]:
@@ -65,18 +66,26 @@ def _damage(step: Step) -> list[str]:
     return said
 
 
-def _origins(all_runs: Sequence[Run]) -> list[str]:
+def _origins(step: Step, all_runs: Sequence[Run]) -> list[str]:
     """Each group of figures with its origins, by launch."""
+    groups = by_launch(step, all_runs)
+    said = [f"{what} {counted}" for what, origins in groups.items() if (counted := _counted(origins))]
+    return [f"Origins, by launch: {'; '.join(said)}."] if said else []
+
+
+def by_launch(step: Step, all_runs: Sequence[Run]) -> dict[str, list[Origin | None]]:
+    """Groups of figures, each with every launch's origin of them; None: it has no such figure, or an unknown one."""
     launches = [run.launch for run in all_runs]
-    groups: dict[str, list[Origin | None]] = {
-        "times and bounds": [launch.time_origin for launch in launches],
+    times: list[Origin | None] = [launch.time_origin for launch in launches]
+    bounds = [bound_origin(launch) for launch in launches]
+    both = {"times": times, "bounds": bounds} if step.time_origin is Origin.MEASURED else {"times and bounds": times}
+    return {
+        **both,
         "bytes and FLOPs": [launch.kernel.bytes_origin for launch in launches],
         "grid and block": [launch.kernel.geometry_origin for launch in launches],
         "registers": [launch.kernel.resources_origin for launch in launches],
         "occupancy": [launch.occupancy_origin for launch in launches],
     }
-    said = [f"{what} {counted}" for what, origins in groups.items() if (counted := _counted(origins))]
-    return [f"Origins, by launch: {'; '.join(said)}."] if said else []
 
 
 def _counted(origins: Sequence[Origin | None]) -> str:
@@ -86,8 +95,3 @@ def _counted(origins: Sequence[Origin | None]) -> str:
     none = len(origins) - counts.total()
     parts = [f"{origin} {counts[origin]:,}" for origin in Origin if origin in counts]
     return ", ".join([*parts, f"none {none:,}"] if none and parts else parts)
-
-
-def _names(names: Iterable[str]) -> str:
-    """Each name once, with how often where that is more than once."""
-    return ", ".join(f"{name} ({times}×)" if times > 1 else name for name, times in Counter(names).most_common())

@@ -11,7 +11,7 @@ from undertorch.reports.terminal.runs import Run, busy
 from undertorch.reports.terminal.text import Paragraph, title
 
 INDENT = 18
-IDLE = frozenset({"launching", "sync"})
+IDLE = frozenset({"launching", "foreach", "update-loop", "sync"})
 """Kinds that save time in which the GPU does nothing: a share of the step and not of the busy time."""
 LINES = 4
 """Places named, at most; the rest is counted."""

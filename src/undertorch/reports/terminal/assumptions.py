@@ -3,13 +3,13 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from undertorch.records import Step
+from undertorch.records import Origin, Step
 from undertorch.reports.terminal.text import Paragraph, title
 
 
 def assumptions(step: Step) -> RenderableType:
     """The run's assumptions, then those of single Ops that are not among them."""
-    rows: list[RenderableType] = [title("Assumptions")]
+    rows: list[RenderableType] = [title(heading(step))]
     for assumed in step.accounting.assumed:
         place = "" if assumed.where is None else f"{assumed.where.file}:{assumed.where.line}"
         rows.append(_row(place, assumed.what, assumed.count))
@@ -24,6 +24,11 @@ def assumptions(step: Step) -> RenderableType:
     if len(rows) == 1:
         rows.append(Paragraph(text=Text("none", style="dim")))
     return Group(*rows)
+
+
+def heading(step: Step) -> str:
+    """Of a measured step nothing is assumed: what is said is how it was read."""
+    return "Notes" if step.time_origin is Origin.MEASURED else "Assumptions"
 
 
 def _row(place: str, sentence: str, times: int) -> RenderableType:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from undertorch.records import Bound, IdleCause, Step
+from undertorch.records import Bound, IdleCause, Launch, Origin, Step
 from undertorch.reports.terminal.numbers import UNKNOWN, count, percent
-from undertorch.reports.terminal.runs import Run, bounds, busy
+from undertorch.reports.terminal.runs import Run, bounds, busy, grouped
 
 WAITS = {
     Bound.MEMORY: "waits for memory",
@@ -12,6 +12,7 @@ WAITS = {
     Bound.LATENCY: "goes to kernels too small to fill the GPU",
     Bound.LAUNCH: "goes to small kernels that the CPU is slow to launch",
     Bound.COMMUNICATION: "waits for other GPUs",
+    Bound.LINK: "goes to copies between host and GPU",
     None: "has no known bound",
 }
 
@@ -37,16 +38,38 @@ def bound(some: Sequence[Run]) -> str:
     return str(first) if time >= 0.995 * whole else f"{first} {time / whole:.0%}".replace("%", " %")
 
 
+def bound_origin(launch: Launch) -> Origin | None:
+    """Of a measured launch the bound is computed, from its time and from its bytes and FLOPs; None where it is not
+    known."""
+    if launch.bound is None:
+        return None
+    return Origin.COMPUTED if launch.time_origin is Origin.MEASURED else launch.time_origin
+
+
 def verdict(step: Step, all_runs: Sequence[Run]) -> str:
     """One sentence: what the step is waiting for."""
     whole = busy(all_runs)
     if not whole:
         return "Nothing ran on the GPU in this step."
     parts = [
-        f"{percent(time / whole)} {WAITS[kind]}" for kind, time in bounds(all_runs) if time >= WORTH_SAYING * whole
+        f"{percent(time / whole)} {WAITS[kind]}{_kinds(all_runs) if kind is None and 2 * time > whole else ''}"
+        for kind, time in bounds(all_runs)
+        if time >= WORTH_SAYING * whole
     ]
     parts[0] = parts[0].replace(" %", " % of the busy time", 1)
-    return f"{', '.join(parts)}{_idle(step)}{_left_out(step)}."
+    said, idle = ", ".join(parts), _idle(step)
+    if idle and 2 * sum(one.time_us for one in step.idle) > (step.step_us or 0.0):
+        # What matters most comes first.
+        return f"{idle[0].upper()}{idle[1:]}; {said}{_left_out(step)}."
+    return f"{said}{'; ' if idle else ''}{idle}{_left_out(step)}."
+
+
+def _kinds(all_runs: Sequence[Run]) -> str:
+    """Where most bounds are not known, what the kernels do says more: the three kinds that take most of the time."""
+    whole = busy(all_runs)
+    groups = grouped(all_runs, lambda run: run.launch.kernel.kind)
+    longest = sorted(((busy(some), kind) for kind, some in groups.items()), reverse=True)[:3]
+    return f" ({', '.join(f'{kind} {percent(time / whole)}' for time, kind in longest)})"
 
 
 def _left_out(step: Step) -> str:
@@ -64,4 +87,4 @@ def _idle(step: Step) -> str:
     whole = sum(times.values())
     if whole < WORTH_SAYING * step.step_us:
         return ""
-    return f"; the GPU is idle for {percent(whole / step.step_us)} of the step, mostly because {IDLES[cause]}"
+    return f"the GPU is idle for {percent(whole / step.step_us)} of the step, mostly because {IDLES[cause]}"

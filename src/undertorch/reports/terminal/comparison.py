@@ -11,6 +11,7 @@ from undertorch.records.comparisons import (
     Change,
     Comparison,
     Figures,
+    IdleLineChange,
     Judged,
     LineChange,
     Match,
@@ -24,6 +25,11 @@ from undertorch.reports.terminal.text import Paragraph, cut, title
 
 SHOWN = 0.001
 """Lines that change by less than this share of the busy time are summed up in one row."""
+
+IDLE_SHOWN = 0.01
+"""Lines whose idle time changes by less than this share of the step are counted together."""
+IDLE_LINES = 5
+"""Lines of idle time that get rows of their own."""
 
 ROUNDING = 1e-9
 """Share of a sum that rounding can make: sums of floats in another order."""
@@ -47,6 +53,7 @@ def show_comparison(comparison: Comparison, budgets: Sequence[Judged] = (), cons
         *_header(comparison),
         _whole(comparison, doubt),
         _lines(comparison, doubt, console.width),
+        *_idle_lines(comparison, doubt, console.width),
         _groups("Phases", doubt, [(str(one.phase), one) for one in comparison.phases]),
         _groups("Kernels by kind", doubt, [(str(one.kind), one) for one in comparison.kinds]),
         *([_budgets(budgets, doubt)] if budgets else []),
@@ -160,8 +167,16 @@ def _whole(comparison: Comparison, doubt: str) -> RenderableType:
     rows: list[tuple[str, Change, Human]] = [
         ("step", step, time),
         ("busy", comparison.busy_us, time),
-        ("samples", _exact(was.samples, now.samples), count_of),
-        ("  a second", Change(before=rates[0], after=rates[1], difference=both), count_of),
+        *([("idle", _idle(comparison), time)] if comparison.idle else []),
+        *((f"  {one.cause}", one.time_us, time) for one in comparison.idle),
+        *(
+            [
+                ("samples", _exact(was.samples, now.samples), count_of),
+                ("  a second", Change(before=rates[0], after=rates[1], difference=both), count_of),
+            ]
+            if was.samples is not None or now.samples is not None
+            else []
+        ),
         ("least bytes", comparison.min_bytes, size),
         ("FLOPs", comparison.flops, flops),
         ("launches", comparison.launches, count_of),
@@ -175,6 +190,13 @@ def _whole(comparison: Comparison, doubt: str) -> RenderableType:
             for name, change, human in rows
         ),
     )
+
+
+def _idle(comparison: Comparison) -> Change:
+    """Of all causes."""
+    before = sum(one.time_us.before or 0.0 for one in comparison.idle)
+    after = sum(one.time_us.after or 0.0 for one in comparison.idle)
+    return Change(before=before, after=after, difference=after - before)
 
 
 def _exact(before: int | None, after: int | None) -> Change:
@@ -207,9 +229,14 @@ def _beyond_rounding(change: Change) -> float | None:
 
 def _change_cells(change: Change, human: Human) -> tuple[str, str, str, str]:
     """Before and after, with `>` where launches are missing from the sum; the change; in percent."""
-    before = (">" if change.before_missing and change.before is not None else "") + human(change.before)
-    after = (">" if change.after_missing and change.after is not None else "") + human(change.after)
+    before = _at_least(change.before, change.before_missing, human)
+    after = _at_least(change.after, change.after_missing, human)
     return before, after, _signed(_beyond_rounding(change), human), _percent(change)
+
+
+def _at_least(figure: float | None, missing: int, human: Human) -> str:
+    """A sum that is zero but for what is missing says nothing."""
+    return (">" if figure else "") + human(figure or None) if missing else human(figure)
 
 
 def _signed(difference: float | None, human: Human) -> str:
@@ -274,15 +301,34 @@ def _lines(comparison: Comparison, doubt: str, width: int) -> RenderableType:
     return Group(*rows)
 
 
+def _idle_lines(comparison: Comparison, doubt: str, width: int) -> list[RenderableType]:
+    """The lines of which the GPU's waiting changed by more than a hundredth of the step: no part where none did."""
+    least = IDLE_SHOWN * max(comparison.step_us.before or 0.0, comparison.step_us.after or 0.0)
+    changed = [one for one in comparison.idle_lines if abs(one.time_us.difference or 0.0) >= max(least, 1e-9)]
+    if not changed:
+        return []
+    explained = "by the line that causes it, the largest change first" + (f"; {doubt}" if doubt else "")
+    rows: list[RenderableType] = [title("Idle", explained), _cells("", HEADINGS[:4], style="dim")]
+    for line in changed[:IDLE_LINES]:
+        rows.append(_cells(str(line.match), _change_cells(line.time_us, time), of=line.time_us))
+        rows.extend(Text(cut(f"    {row}", width), style=style, no_wrap=True) for row, style in _said_of(line))
+    rest = [one for one in comparison.idle_lines if one not in changed[:IDLE_LINES]]
+    if rest:
+        change = sum(one.time_us.difference or 0.0 for one in rest)
+        change = 0.0 if abs(change) <= ROUNDING * least / IDLE_SHOWN else change
+        rows.append(Text(f"  {count(len(rest), 'more line')}: {_signed(change, time)} in all", style="dim"))
+    return [Group(*rows)]
+
+
 def _matters(line: LineChange, least: float) -> bool:
     return bool(line.time_us.difference) and abs(line.time_us.difference or 0.0) >= least
 
 
-def _said_of(line: LineChange) -> Iterator[tuple[str, str]]:
+def _said_of(line: LineChange | IdleLineChange) -> Iterator[tuple[str, str]]:
     """Rows of text with their styles."""
     was, now = line.before, line.after
     if was is None and now is None:
-        yield "launches without a source line", "dim"
+        yield "launches without a source line" if isinstance(line, LineChange) else "no source line", "dim"
         return
     yield _place(was, now), "dim"
     if line.match is Match.EDITED and was is not None and now is not None:
@@ -290,7 +336,7 @@ def _said_of(line: LineChange) -> Iterator[tuple[str, str]]:
         yield f"+ {_source(now)}", "green"
         return
     one = now or was
-    if one is not None:
+    if one is not None and (one.source is not None or not one.function):
         yield _source(one), ""
 
 

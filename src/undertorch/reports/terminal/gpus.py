@@ -10,6 +10,7 @@ from rich.text import Text
 from undertorch.gpus.roofline import Distance, bandwidth, ridge
 from undertorch.gpus.sheet import GROUPS
 from undertorch.records import Gpu, Math
+from undertorch.reports.terminal.text import Paragraph, Trimmed
 
 UNKNOWN = "–"
 BAR = 28
@@ -73,7 +74,7 @@ def overview(gpus: Iterable[Gpu]) -> RenderableType:
         "undertorch gpus NAME shows all figures of one, and where they come from.",
         style="dim",
     )
-    return Group(table, notes)
+    return Group(Trimmed(table=table), notes)
 
 
 def sheet(gpu: Gpu) -> RenderableType:
@@ -92,19 +93,19 @@ def sheet(gpu: Gpu) -> RenderableType:
     )
 
 
-def _title(gpu: Gpu) -> Text:
+def _title(gpu: Gpu) -> Paragraph:
     capability = ".".join(map(str, gpu.compute_capability or ())) or UNKNOWN
     verified = "verified against times measured on it" if gpu.verified else "unverified: no times were measured on it"
     full = [] if gpu.full_name == gpu.name else [gpu.full_name]  # a sheet of one's own may have only one name
     said = [*full, f"{gpu.vendor} {gpu.architecture}", f"compute capability {capability}", verified]
-    return Text.assemble((gpu.name, "bold"), *(f" · {one}" for one in said))
+    return Paragraph(text=Text.assemble((gpu.name, "bold"), *(f" · {one}" for one in said)), indent=0)
 
 
 def _head(name: str, explained: str = "") -> Text:
     return Text.assemble(("\n" + name, "bold underline"), (f"  {explained}" if explained else "", "dim"))
 
 
-def _distances(gpu: Gpu) -> Table:
+def _distances(gpu: Gpu) -> Trimmed:
     table = Table.grid(padding=(0, 2))
     rates = {distance: bandwidth(gpu, distance) for distance in Distance}
     longest = max(rate for rate in rates.values() if rate is not None)
@@ -116,10 +117,10 @@ def _distances(gpu: Gpu) -> Table:
     for distance, rate in rates.items():
         bar = "?" if rate is None else "█" * max(1, round(rate / longest * BAR))
         table.add_row(f"  {distance:<6}", Text(bar, style="cyan"), _rate(rate), Text(holds[distance], style="dim"))
-    return table
+    return Trimmed(table=table)
 
 
-def _ridges(gpu: Gpu) -> Table:
+def _ridges(gpu: Gpu) -> Trimmed:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("  unit", no_wrap=True)
     for head in ("peak", *Distance):
@@ -127,15 +128,17 @@ def _ridges(gpu: Gpu) -> Table:
     for math, peak in gpu.peaks.items():
         points = (ridge(gpu, math, distance) for distance in Distance)
         table.add_row(f"  {math}", _operations(math, peak), *(UNKNOWN if at is None else _three(at) for at in points))
-    return table
+    return Trimmed(table=table)
 
 
-def _figures(gpu: Gpu, sources: Sequence[str]) -> Table:
+def _figures(gpu: Gpu, sources: Sequence[str]) -> Trimmed:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()
     table.add_column(no_wrap=True)
     for group, names in GROUPS.items():
+        if all(_unknown(gpu, name) for name in names):
+            continue
         table.add_row(Text(f"  {group}", style="bold"), "", "")
         for name in names:
             key = f"peaks.{name}" if group == "peaks" else name
@@ -145,7 +148,7 @@ def _figures(gpu: Gpu, sources: Sequence[str]) -> Table:
                 table.add_row(f"    {name}", _shown(key, value), source)
     missing = [name for names in GROUPS.values() for name in names if _unknown(gpu, name)]
     table.add_row(Text("  not known, or not there", style="bold"), ", ".join(missing) or UNKNOWN, "")
-    return table
+    return Trimmed(table=table)
 
 
 def _unknown(gpu: Gpu, name: str) -> bool:
@@ -154,11 +157,11 @@ def _unknown(gpu: Gpu, name: str) -> bool:
     return getattr(gpu, name) in (None, ())
 
 
-def _sources(sources: Sequence[str]) -> Table:
+def _sources(sources: Sequence[str]) -> Trimmed:
     table = Table.grid(padding=(0, 1))
     for number, source in enumerate(sources, start=1):
         table.add_row(Text(f"  [{number}]", style="dim"), Text(source))
-    return table
+    return Trimmed(table=table)
 
 
 def _shown(key: str, value: float | tuple[int, ...]) -> str:

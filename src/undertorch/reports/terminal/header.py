@@ -29,11 +29,11 @@ def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
         Paragraph(text=title, indent=0),
         Rule(style="dim"),
         fact("step", _times(step, busy(all_runs))),
-        fact("samples", _samples(step)),
+        *_samples(step),
         fact("memory", _memory(step, gpu)),
         fact("versions", _versions(step)),
         *_host(step),
-        *_doubt(gpu),
+        *_doubt(step, gpu),
     )
 
 
@@ -45,8 +45,8 @@ def _host(step: Step) -> list[Paragraph]:
     return [fact("host", "its CPU time an op is that of one measured server; a faster one can halve the idle time")]
 
 
-def _doubt(gpu: Gpu | None) -> list[Paragraph]:
-    if gpu is None or gpu.verified:
+def _doubt(step: Step, gpu: Gpu | None) -> list[Paragraph]:
+    if gpu is None or gpu.verified or step.time_origin is not Origin.PREDICTED:
         return []
     return [fact("sheet", f"unverified: predicted times were never compared with a real {gpu.name}")]
 
@@ -64,11 +64,13 @@ def _times(step: Step, busy_us: float) -> str:
     )
 
 
-def _samples(step: Step) -> str:
+def _samples(step: Step) -> list[Paragraph]:
+    """No row where somebody's trace does not tell, which none does."""
     rate = ratio(step.samples, step.step_us)
-    if rate is None:
-        return count(step.samples)
-    return f"{count(step.samples)} a step, {round(rate * 1e6):,} a second"
+    if rate is not None:
+        return [fact("samples", f"{count(step.samples)} a step, {round(rate * 1e6):,} a second")]
+    measured = step.time_origin is Origin.MEASURED
+    return [] if measured and step.samples is None else [fact("samples", count(step.samples))]
 
 
 def _memory(step: Step, gpu: Gpu | None) -> str:

@@ -64,15 +64,16 @@ def rates(group: Sequence[Run], gpu: Gpu | None) -> list[str]:
     Without the GPU's sheet: FLOPs where arithmetic bounds it, otherwise bytes. Empty where neither is known.
     """
     launches = [run.launch for run in group]
+    over_link = launches[0].kernel.over_link
     moved = _a_second([(launch.kernel.min_bytes, launch.time_us) for launch in launches])
     done = _a_second([(launch.kernel.flops, launch.time_us) for launch in launches])
     math = longest(group).kernel.math
-    moved_share = None if gpu is None else ratio(moved, gpu.memory_bandwidth)
+    moved_share = None if gpu is None else ratio(moved, gpu.pcie_bandwidth if over_link else gpu.memory_bandwidth)
     done_share = None if gpu is None or math is None else ratio(done, gpu.peaks.get(math))
     (first, _), *_ = bounds(group)
     if done and (first is Bound.COMPUTE if gpu is None else (done_share or 0) > (moved_share or 0)):
         return [_reached(flops(done), done_share)]
-    return [] if moved is None else [_reached(size(moved), moved_share)]
+    return [] if moved is None else [_reached(size(moved), moved_share, "the link's peak" if over_link else "peak")]
 
 
 def _a_second(figures: Sequence[tuple[int | None, float]]) -> float | None:
@@ -81,5 +82,5 @@ def _a_second(figures: Sequence[tuple[int | None, float]]) -> float | None:
     return ratio(sum(figure for figure, _ in known), sum(spent for _, spent in known) * 1e-6)
 
 
-def _reached(rate: str, share: float | None) -> str:
-    return f"{rate}/s" + ("" if share is None else f", {percent(share)} of peak")
+def _reached(rate: str, share: float | None, peak: str = "peak") -> str:
+    return f"{rate}/s" + ("" if share is None else f", {percent(share)} of {peak}")

@@ -1,13 +1,14 @@
 """The source lines in file order, each with what it asks of the GPU and its longest kernels beneath."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from undertorch.records import Step
-from undertorch.records.totals import Line, lines, source_line, without_kernels
+from undertorch.records import Origin, Step
+from undertorch.records.totals import Line, idle_us, lines, source_line, without_kernels
 from undertorch.reports.terminal.bounds import bound
 from undertorch.reports.terminal.names import short_names
 from undertorch.reports.terminal.numbers import (
@@ -32,12 +33,19 @@ SHOWN = 0.001
 """Lines below this share of the busy time are summed up in one row a file."""
 OPENED = 0.01
 """Lines from this share on show their kernels."""
+WORTH_SAYING = 0.01
+"""Idle time that a line causes is shown from this share of the step on."""
+IDLE = 1 / 3
+"""Where the GPU is idle for a larger share of the step than this, lines stand by their time and the idle time that they
+cause, and not by number."""
 KERNELS = 3
 """Kernels shown beneath a line, at most."""
 NARROWEST = 8
 """Cells that a kernel's name gets on any screen; below 80 columns its row is cut at the end instead."""
 
-EXPLAINED = "bytes: the least; >: some are not known; ~: a predicted tile"
+EXPLAINED = "bytes: the least; >: some are not known"
+BY_IDLE = "most time + idle first; "
+TILES = "; ~: a predicted tile"
 HEADINGS = ("heat", "time", "%", "launches", "bytes", "FLOPs", "bound")
 WIDTHS = (HEAT, 8, 6, 8, 9, 11, 13)
 """Cells of each figure; together with the gaps between them they leave 9 of 80 columns."""
@@ -53,6 +61,13 @@ class Seen:
     runs: tuple[Run, ...]
     unknown: Mapping[str, int]
     """Ops of the line whose kernels are not known, by name, and how many of each."""
+    idle_us: float
+    """In which the GPU waits because of it."""
+
+    @property
+    def instead(self) -> str:
+        """What stands where the line's text is not known: the function that it is in."""
+        return f"in {self.function}" if self.function else "(source not found)"
 
     @property
     def least_time(self) -> str:
@@ -69,7 +84,9 @@ class Seen:
     def operations(self) -> str:
         """Likewise the FLOPs."""
         missing = any(run.launch.kernel.flops is None for run in self.runs)
-        return (">" if missing and self.line.flops is not None else "") + flops(self.line.flops)
+        if missing and not self.line.flops:
+            return flops(None)
+        return (">" if missing else "") + flops(self.line.flops)
 
 
 def source_lines(step: Step, all_runs: Sequence[Run], width: int) -> RenderableType:
@@ -77,29 +94,47 @@ def source_lines(step: Step, all_runs: Sequence[Run], width: int) -> RenderableT
     whole = busy(all_runs)
     seen = seen_lines(step, all_runs)
     shown = {(one.line.file, one.line.line) for one in seen}
-    silent = {place: ops for place, ops in without_kernels(step).items() if place not in shown}
+    least_idle = WORTH_SAYING * (step.step_us or whole)
+    waits = {place: spent for place, spent in idle_us(step).items() if spent >= least_idle}
+    unknown = without_kernels(step)
+    silent: dict[tuple[str, int], Mapping[str, int]] = {
+        place: unknown.get(place, {}) for place in (*unknown, *waits) if place not in shown
+    }
     digits = max((len(str(line)) for _, line in (*shown, *silent)), default=1)
-    page = _Page(whole=whole, most=max((one.line.time_us for one in seen), default=0.0), indent=digits + 3, width=width)
-    rows: list[RenderableType] = [title("Lines", EXPLAINED)]
+    by_idle = sum(idle.time_us for idle in step.idle) > IDLE * (step.step_us or math.inf)
+    page = _Page(
+        whole=whole,
+        most=max((_weight(one, by_idle) for one in seen), default=0.0),
+        least_idle=least_idle,
+        by_idle=by_idle,
+        indent=digits + 3,
+        width=width,
+    )
+    guessed = any(run.launch.kernel.geometry_origin is Origin.PREDICTED for run in all_runs)
+    explained = (BY_IDLE if by_idle else "") + EXPLAINED + (TILES if guessed else "")
+    rows: list[RenderableType] = [title("Lines", explained)]
     if not seen and not silent:
         return Group(*rows, Paragraph(text=Text("none", style="dim")))
     rows.extend(page.headings())
     for file in dict.fromkeys([*(one.line.file for one in seen), *(file for file, _ in silent)]):
-        rows.extend(page.file(file, [one for one in seen if one.line.file == file]))
+        of_name = [one for one in seen if one.line.file == file]
+        rows.extend(page.file(file, sorted(of_name, key=lambda one: -_weight(one, True)) if by_idle else of_name))
         of_file = {line: ops for (name, line), ops in silent.items() if name == file}
         for line in sorted(of_file):
-            rows.extend(page.silent(line, source_line(step.environment.sources, file or "", line), of_file[line]))
+            text = source_line(step.environment.sources, file or "", line)
+            rows.extend(page.silent(line, text, of_file[line], waits.get((file or "", line))))
     return Group(*rows)
 
 
 def seen_lines(step: Step, all_runs: Sequence[Run]) -> list[Seen]:
     """The script's own lines first, then those of other files, the busiest first; in a file by line. No line: last."""
     of_line = grouped(all_runs, lambda run: None if run.where is None else (run.where.file, run.where.line))
-    unknown = without_kernels(step)
+    unknown, idle = without_kernels(step), idle_us(step)
     found = []
     for line in lines(step):
         place = None if line.file is None else (line.file, line.line)
-        found.append(_seen(line, of_line[place], {} if place is None else unknown.get(place, {})))
+        waits = 0.0 if place is None else idle.get(place, 0.0)
+        found.append(_seen(line, of_line[place], {} if place is None else unknown.get(place, {}), waits))
     spent = {one.line.file: 0.0 for one in found}
     for one in found:
         spent[one.line.file] += one.line.time_us
@@ -112,19 +147,26 @@ def seen_lines(step: Step, all_runs: Sequence[Run]) -> list[Seen]:
     return sorted(found, key=order)
 
 
-def _seen(line: Line, of_line: list[Run], unknown: Mapping[str, int]) -> Seen:
+def _seen(line: Line, of_line: list[Run], unknown: Mapping[str, int], idle: float) -> Seen:
     """Where a line stands in several functions (a comprehension, a lambda), the one with the longest launch counts."""
     first = max(of_line, key=lambda run: run.time_us)
     function = "" if first.where is None else first.where.function
-    return Seen(line=line, function=function, runs=tuple(of_line), unknown=unknown)
+    return Seen(line=line, function=function, runs=tuple(of_line), unknown=unknown, idle_us=idle)
+
+
+def _weight(one: Seen, by_idle: bool) -> float:
+    """What a line's bar is as long as."""
+    return one.line.time_us + (one.idle_us if by_idle else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """What every row has to know: the whole busy time, the busiest line, and how wide things are."""
+    """What every row has to know: the whole busy time, the line with the longest bar, and how wide things are."""
 
     whole: float
     most: float
+    least_idle: float
+    by_idle: bool
     indent: int
     width: int
 
@@ -155,9 +197,9 @@ class _Page:
         yield Text("no source line known" if file is None else cut(file, self.width), style="bold", no_wrap=True)
         function = None
         least = SHOWN * self.whole if file is not None else 0.0
-        small = [one for one in seen if one.line.time_us < least]
-        for one in (one for one in seen if one.line.time_us >= least):
-            if one.function != function and one.function:
+        small = [one for one in seen if one.line.time_us < least and one.idle_us < self.least_idle]
+        for one in (one for one in seen if one not in small):
+            if one.function != function and one.function and one.line.source is not None:
                 function = one.function
                 yield Text(" " + cut(function, self.width - 1), style="cyan", no_wrap=True)
             yield from self.line(one)
@@ -172,7 +214,7 @@ class _Page:
         line = one.line
         number = "" if line.file is None else str(line.line)
         left = number.rjust(self.indent - 2) + "  "
-        source = line.source if line.source is not None else "" if line.file is None else "(source not found)"
+        source = line.source if line.source is not None else "" if line.file is None else one.instead
         figures = self.figures(one)
         if self.wide:
             room = self.left() - self.indent - 1
@@ -187,12 +229,15 @@ class _Page:
         if line.time_us >= OPENED * self.whole or line.file is None:
             yield from self.kernels(one)
 
-    def silent(self, line: int, source: str | None, ops: Mapping[str, int]) -> Iterator[Text]:
-        """A line of which no launch is known."""
+    def silent(self, line: int, source: str | None, ops: Mapping[str, int], waits: float | None) -> Iterator[Text]:
+        """A line of which no launch is known, or which launches nothing and makes the GPU wait."""
         left = str(line).rjust(self.indent - 2) + "  "
         text = cut(source or "(source not found)", self.width - self.indent)
         yield Text.assemble((left, "dim"), text, no_wrap=True)
-        yield self.unknown(ops)
+        if waits:
+            yield Text(" " * (self.indent + 2) + f"+{time(waits)} idle", style="bold", no_wrap=True)
+        if ops:
+            yield self.unknown(ops)
 
     def unknown(self, ops: Mapping[str, int]) -> Text:
         names = ", ".join(f"{name} ({times:,}×)" if times > 1 else name for name, times in ops.items())
@@ -202,7 +247,7 @@ class _Page:
     def figures(self, one: Seen) -> Text:
         line = one.line
         cells = (
-            bar(ratio(line.time_us, self.most) or 0.0, HEAT),
+            bar(ratio(_weight(one, self.by_idle), self.most) or 0.0, HEAT),
             one.least_time,
             percent(ratio(line.time_us, self.whole)).removesuffix(" %"),
             count(line.launches),
@@ -217,8 +262,11 @@ class _Page:
 
     def phases(self, one: Seen) -> Text:
         parts = [f"{phase} {time(busy(some))} ({count(len(some))}×)" for phase, some in by_phase(one.runs)]
-        text = " " * (self.indent + 2) + " · ".join(parts)
-        return Text(cut(text, self.width), style="dim", no_wrap=True)
+        waits = f"+{time(one.idle_us)} idle" if one.idle_us >= self.least_idle and one.idle_us else ""
+        left = " " * (self.indent + 2) + waits
+        text = Text(cut(left + (" · " if waits else "") + " · ".join(parts), self.width), style="dim", no_wrap=True)
+        text.stylize("not dim bold", self.indent + 2, len(left))
+        return text
 
     def kernels(self, one: Seen) -> Iterator[Text]:
         """Time, how often, name, grid × block of the longest, its occupancy, what bounds them."""

@@ -1,10 +1,17 @@
 """Rows of the report: paragraphs with a label, heads of parts, and text cut to the cells that a terminal gives it."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonpath
+from pathlib import Path
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
+
+ENDING = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
+"""As torch.profiler's own handlers end the names of traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +28,19 @@ class Paragraph:
             row.rstrip()
             yield Text.assemble(label, " " * (self.indent - label.cell_len), row)
             label = Text()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trimmed:
+    """A table without the blanks that fill its rows."""
+
+    table: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for row in console.render_lines(self.table, options, pad=False):
+            text = Text.assemble(*((segment.text, segment.style or "") for segment in row), no_wrap=True)
+            text.rstrip()
+            yield text
 
 
 def title(name: str, explained: str = "") -> Paragraph:
@@ -52,3 +72,14 @@ def cut_middle(text: str, width: int) -> str:
 def padded(text: str, width: int) -> str:
     """The text, filled with blanks to the width in cells."""
     return text + " " * max(width - cell_len(text), 0)
+
+
+def told_apart(files: Sequence[str]) -> list[str]:
+    """Names of files without the folders that all have in common; of traces without their endings, where these are
+    not what tells them apart."""
+    if len(set(files)) < 2 or len({Path(file).is_absolute() for file in files}) > 1:
+        return list(files)
+    common = commonpath([str(Path(file).parent) for file in files])
+    names = [str(Path(file).relative_to(common)) for file in files]
+    short = [ENDING.sub("", name) for name in names]
+    return short if len(set(short)) == len(set(names)) else names

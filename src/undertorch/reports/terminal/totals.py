@@ -20,17 +20,19 @@ def totals(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
     return Group(
         title("Totals"),
         fact("launches", f"{count(len(kernels))}, of {count(len(by_kernel(all_runs)), 'different kernel')}"),
-        fact("FLOPs", _sum([kernel.flops for kernel in kernels], flops)),
+        # Copies and memsets do none, which says nothing of the others.
+        fact("FLOPs", _sum([kernel.flops for kernel in kernels], flops, zero_tells=False)),
         fact("least bytes", _sum([kernel.min_bytes for kernel in kernels], size)),
         fact("utilisation", utilisation(step, gpu)),
     )
 
 
-def _sum(values: Sequence[int | None], human: Callable[[float | None], str]) -> str:
+def _sum(values: Sequence[int | None], human: Callable[[float | None], str], zero_tells: bool = True) -> str:
     known = [value for value in values if value is not None]
     left_out = len(values) - len(known)
     missing = f", without {count(left_out, 'launch', 'launches')} of which it is not known" if left_out else ""
-    return UNKNOWN if not known else human(sum(known)) + missing
+    tells = bool(known) and (zero_tells or not left_out or any(known))
+    return human(sum(known)) + missing if tells else UNKNOWN
 
 
 def utilisation(step: Step, gpu: Gpu | None) -> str:

@@ -1,13 +1,14 @@
 """A kernel's instructions as basic blocks of segments and steps, with a slot for each register that lives in memory.
 
 A basic block is the unit that a program counter names. Instructions at which lanes meet start one, so that a lane can
-wait there; a barrier ends one. Calls are inlined: PTX passes arguments through named memory, so a call is a renaming.
+wait there; a barrier ends one. Calls are inlined before.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from undertorch.simt.errors import PtxError, Unsupported
+from undertorch.simt.codegen.calls import Inliner
+from undertorch.simt.errors import PtxError
 from undertorch.simt.ptx.instructions import (
     Address,
     Function,
@@ -23,15 +24,13 @@ from undertorch.simt.ptx.instructions import (
     Variable,
 )
 
-HOST_CALLS = {"vprintf", "__assertfail"}
-"""Functions that the machine answers itself."""
 ENDS = {"bra", "exit", "trap", "bar.sync", "bar.arrive", "bar.red"}
 MEETINGS = {"shfl.sync", "vote.sync", "match.sync", "redux.sync", "bar.warp.sync"}
 STEPS = MEETINGS | {
     "ld", "st", "atom", "red", "cp.async", "cp.async.commit", "cp.async.wait", "activemask", "hostcall", "bar.result",
     "fence",
 }  # fmt: skip
-WHOLE = MEETINGS | ENDS | {"hostcall", "call", "ret"} - {"bra"}
+WHOLE = MEETINGS | ENDS | {"hostcall", "ret"} - {"bra"}
 """A guard on these becomes a branch around them."""
 
 
@@ -71,111 +70,12 @@ class Flow:
 def flow(module: Module, kernel: str) -> Flow:
     """Lays out a kernel. Raises Unsupported for recursion, PtxError for a jump to nowhere."""
     function = module.functions[kernel]
-    _refuse(function)
-    variables: list[Variable] = list(function.variables)
-    items = _inline(module, function, variables, stack=(kernel,), count=[0])
-    items = list(_unguarded(items))
+    body, variables = Inliner(module=module).kernel(function)
+    items = list(_unguarded(body))
     blocks = _blocks(items, {p.name for p in function.parameters})
     _liveness(blocks)
     slots, size = _slots(blocks)
-    return Flow(function=function, blocks=blocks, slots=slots, slot_bytes=size, variables=tuple(variables))
-
-
-def _refuse(function: Function) -> None:
-    if function.unsupported:
-        more = f" ({len(function.unsupported) - 1} more in {function.name})" if len(function.unsupported) > 1 else ""
-        raise Unsupported(function.unsupported[0] + more)
-
-
-# -- calls
-
-
-def _inline(
-    module: Module, function: Function, variables: list[Variable], *, stack: tuple[str, ...], count: list[int]
-) -> list[Instruction | Label]:
-    out: list[Instruction | Label] = []
-    for item in function.body:
-        if isinstance(item, Instruction) and item.name == "call":
-            out += _called(module, item, variables, stack, count)
-        else:
-            out.append(item)
-    if function.kernel:
-        out = [replace(i, name="exit") if isinstance(i, Instruction) and i.name == "ret" else i for i in out]
-    return out
-
-
-def _called(
-    module: Module, call: Instruction, variables: list[Variable], stack: tuple[str, ...], count: list[int]
-) -> list[Instruction | Label]:
-    results, target, arguments = call.sources
-    assert isinstance(results, Group)
-    assert isinstance(target, Symbol)
-    assert isinstance(arguments, Group)
-    if target.name in HOST_CALLS:
-        return [replace(call, name="hostcall")]
-    callee = module.functions.get(target.name)
-    where = f"PTX line {call.text_line}"
-    if callee is None:
-        raise Unsupported(f"{where}: {target.name} is called, and its code is not in this file.")
-    if target.name in stack:
-        raise Unsupported(f"{where}: {target.name} calls itself; recursion is not supported.")
-    _refuse(callee)
-    count[0] += 1
-    suffix = f"@{count[0]}"
-    renames = {
-        formal.name: actual.name
-        for formal, actual in zip(
-            (*callee.returns, *callee.parameters), (*results.items, *arguments.items), strict=True
-        )
-        if isinstance(actual, Symbol)
-    }
-    own = [replace(v, name=v.name + suffix) for v in callee.variables]
-    renames |= {v.name: v.name + suffix for v in callee.variables}
-    variables += own
-    body = _inline(module, callee, variables, stack=(*stack, target.name), count=count)
-    done = Label(f"after{suffix}")
-    if len(renames) - len(own) < len(arguments.items) + len(results.items):
-        raise Unsupported(f"{where}: arguments in registers are not supported.")
-    out: list[Instruction | Label] = []
-    for item in body:
-        if isinstance(item, Label):
-            out.append(Label(item.name + suffix))
-        elif item.name == "ret":
-            out.append(replace(item, name="bra", sources=(done,)))
-        else:
-            out.append(_renamed(item, renames, suffix))
-    return [*out, done]
-
-
-def _renamed(item: Instruction, renames: dict[str, str], suffix: str) -> Instruction:
-    def operand(of: Operand) -> Operand:
-        match of:
-            case Register(name, type):
-                return Register(name + suffix, type)
-            case Negated(register):
-                return Negated(Register(register.name + suffix, register.type))
-            case Symbol(name, offset):
-                return Symbol(renames.get(name, name), offset)
-            case Address(base, offset):
-                inner = operand(base) if base is not None else None
-                assert inner is None or isinstance(inner, Register | Symbol)
-                return Address(inner, offset)
-            case Group(items):
-                return Group(tuple(operand(i) for i in items))
-            case Pair(first, second):
-                return Pair(operand(first), operand(second))
-            case Label(name):
-                return Label(name if name.startswith("after@") else name + suffix)
-            case _:
-                return of
-
-    guard = Register(item.guard.name + suffix, item.guard.type) if item.guard else None
-    return replace(
-        item,
-        guard=guard,
-        results=tuple(operand(o) for o in item.results),
-        sources=tuple(operand(o) for o in item.sources),
-    )
+    return Flow(function=function, blocks=blocks, slots=slots, slot_bytes=size, variables=variables)
 
 
 # -- blocks
@@ -279,7 +179,8 @@ def writes(item: Instruction) -> list[Register]:
     return list(registers(item.results))
 
 
-def _following(block: Block, blocks: list[Block]) -> list[int]:
+def following(block: Block, blocks: list[Block]) -> list[int]:
+    """Numbers of the blocks that may come next."""
     out = [block.target] if block.target >= 0 else []
     end = block.end
     stops = end is not None and (end.name in {"exit", "trap"} or (end.name == "bra" and end.guard is None))
@@ -300,12 +201,12 @@ def _liveness(blocks: list[Block]) -> None:
     work = list(range(len(blocks)))
     before: list[list[int]] = [[] for _ in blocks]
     for block in blocks:
-        for other in _following(block, blocks):
+        for other in following(block, blocks):
             before[other].append(block.number)
     while work:
         number = work.pop()
         block = blocks[number]
-        live: set[str] = set().union(*(live_in[n] for n in _following(block, blocks)))
+        live: set[str] = set().union(*(live_in[n] for n in following(block, blocks)))
         live |= {r.name for r in _end_reads(block)}
         for part in reversed(block.parts):
             part.live_after = set(live)

@@ -15,8 +15,10 @@ from undertorch.simt.codegen.native import Native
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.codegen.specials import Addresses
 from undertorch.simt.codegen.steps import StepWriter
-from undertorch.simt.ptx.instructions import Immediate, Instruction
+from undertorch.simt.errors import PtxError, located
+from undertorch.simt.ptx.instructions import Immediate, Instruction, Operand
 from undertorch.simt.runtime.layout import (
+    BARRIERS,
     CONTEXT,
     FAULT,
     FULL,
@@ -131,7 +133,8 @@ class KernelWriter:
             self._counters(block)
         for number, part in enumerate(block.parts):
             if part.step:
-                StepWriter(self, part.instructions[0], block.number, first=number == 0).write()
+                with located(part.instructions[0]):
+                    StepWriter(self, part.instructions[0], block.number, first=number == 0).write()
             else:
                 self._segment(part)
         self._end(block)
@@ -167,7 +170,8 @@ class KernelWriter:
             at = self.op(f"getelementptr i8, ptr %MASK, i32 {chunk}")
             lanes.mask = self.op(f"bitcast i8 {self.op(f'load i8, ptr {at}')} to <{CHUNK} x i1>")
         for instruction in part.instructions:
-            lanes.emit(instruction)
+            with located(instruction):
+                lanes.emit(instruction)
         for name, register in lanes.defined.items():
             if name in part.live_after and name in self.flow.slots:
                 value, type = lanes.current[name]
@@ -223,11 +227,16 @@ class KernelWriter:
         else:
             self.line(f"ret i32 {GO_ON}")
 
+    def spend(self, units: int) -> str:
+        """Takes fuel; what is left."""
+        at = self.op(f"getelementptr i8, ptr %ctx, i64 {field_offset(CONTEXT, 'fuel')}")
+        left = self.op(f"sub i32 {self.op(f'load i32, ptr {at}')}, {units}")
+        self.line(f"store i32 {left}, ptr {at}")
+        return left
+
     def _fuel(self, with_fuel: str, without: str) -> None:
         """Takes one unit; then does the one or the other."""
-        at = self.op(f"getelementptr i8, ptr %ctx, i64 {field_offset(CONTEXT, 'fuel')}")
-        left = self.op(f"sub i32 {self.op(f'load i32, ptr {at}')}, 1")
-        self.line(f"store i32 {left}, ptr {at}")
+        left = self.spend(1)
         empty, go = self.fresh_label(), self.fresh_label()
         self.line(f"br i1 {self.op(f'icmp slt i32 {left}, 0')}, label %{empty}, label %{go}")
         self.label(empty)
@@ -264,6 +273,7 @@ class KernelWriter:
         steps = StepWriter(self, end, block.number, first=False)
         sources = list(end.sources)
         yes = sources.pop() if end.name == "bar.red" else None
+        _check_barrier(end, sources)
         ids = steps.slot_of(sources[0], "i32", 0)
         counts = steps.slot_of(sources[1] if len(sources) > 1 else Immediate(0), "i32", 1)
         then = f"i32 {block.number + 1}"
@@ -280,6 +290,15 @@ class KernelWriter:
     def slot(self, name: str) -> str:
         """Where a register's slot starts."""
         return self.op(f"getelementptr i8, ptr %warp, i64 {SLOTS + self.flow.slots[name]}")
+
+
+def _check_barrier(end: Instruction, sources: list[Operand]) -> None:
+    """Constants that ptxas refuses (PTX ISA, "bar, barrier": 16 barriers, counts of whole warps)."""
+    number, count = (operand.bits if isinstance(operand, Immediate) else None for operand in (*sources, None)[:2])
+    if number is not None and not 0 <= number < BARRIERS:
+        raise PtxError(f"PTX line {end.text_line}: there is no barrier {number} ({end.text}); they are 0 to 15.")
+    if count is not None and (count <= 0 or count % 32):
+        raise PtxError(f"PTX line {end.text_line}: {end.text} counts {count} threads; they have to be whole warps.")
 
 
 EVERYBODY = str(FULL - (1 << 32))

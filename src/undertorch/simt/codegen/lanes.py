@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from undertorch.simt.errors import Unsupported
+from undertorch.simt.errors import PtxError, Unsupported
 from undertorch.simt.ptx.instructions import Immediate, Instruction, Negated, Operand, Register, Sink, Special, Symbol
 from undertorch.simt.ptx.types import Type
 from undertorch.simt.runtime.layout import SLOTS
@@ -209,7 +209,8 @@ class Lanes:
         """Gives a register its new value; a wider register is filled with zeros above."""
         if isinstance(operand, Sink):
             return
-        assert isinstance(operand, Register)
+        if not isinstance(operand, Register):
+            raise PtxError("a result goes to a register, and none is given for it.")
         register = operand
         want = register_type(register.type)
         if VECTOR[type] != VECTOR[want]:

@@ -7,7 +7,7 @@ from undertorch.simt.codegen.lanes import CHUNK, Lanes
 from undertorch.simt.codegen.places import Places
 from undertorch.simt.errors import Unsupported
 from undertorch.simt.ptx.instructions import Symbol
-from undertorch.simt.runtime.layout import BLOCK, CONTEXT, WARP_STATE, field_offset
+from undertorch.simt.runtime.layout import BLOCK, CONTEXT, RESERVED, RESERVED_SECOND, WARP_STATE, field_offset
 
 AXIS = {"x": 0, "y": 1, "z": 2}
 
@@ -86,7 +86,17 @@ def _special(w: Lanes, name: str) -> str:
         case "dynamic_smem_size":
             return w.splat("i32", _of(w, "ctx", "dynamic_shared"))
         case "total_smem_size":
-            return w.splat("i32", _of(w, "ctx", "shared_bytes"))
+            return w.splat("i32", _of(w, "ctx", "user_shared"))
+        case "envreg1" | "envreg2":
+            address = _of(w, "ctx", "workspace", type="i64")
+            half = w.op(f"lshr i64 {address}, {32 if name == 'envreg1' else 0}")
+            return w.splat("i32", w.op(f"trunc i64 {half} to i32"))
+        case "reserved_smem_offset_begin" | "reserved_smem_offset_0":
+            return w.constant("i32", 0)
+        case "reserved_smem_offset_end" | "reserved_smem_offset_cap":
+            return w.constant("i32", RESERVED)
+        case "reserved_smem_offset_1":
+            return w.constant("i32", RESERVED_SECOND)
         case "shared base":
             return w.splat("i64", _of(w, "block", "shared", type="i64"))
         case "shared bytes" | "local bytes":

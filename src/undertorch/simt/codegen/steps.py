@@ -1,5 +1,6 @@
 """Steps: instructions that a call to the runtime does for all lanes, on register slots in memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,15 @@ from undertorch.simt.ptx.instructions import (
     Symbol,
 )
 from undertorch.simt.runtime.layout import (
+    ALLOCATE,
     ASSERT,
     FENCE,
     GO_ON,
     HOST,
     LOCAL,
+    POLL_FUEL,
     PRINT,
+    RELEASE,
     SHARED,
     WARP_STATE,
     WARP_SYNC,
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 SHUFFLES = {"up": 0, "down": 1, "bfly": 2, "idx": 3}
 VOTES = {"all": 0, "any": 1, "uni": 2, "ballot": 3}
+ANSWERS = {"vprintf": PRINT, "__assertfail": ASSERT, "malloc": ALLOCATE, "free": RELEASE}
 REDUCED = {"popc": 0, "and": 1, "or": 2}
 INTEGER_ATOMICS = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg"}
 
@@ -65,11 +70,11 @@ class StepWriter:
             case "shfl.sync":
                 self._shuffle()
             case "vote.sync":
-                self._vote()
+                self._each_mask(self._vote)
             case "match.sync":
-                self._match()
+                self._each_mask(self._match)
             case "redux.sync":
-                self._redux()
+                self._each_mask(self._redux)
             case "activemask":
                 out = self.result(self.instruction.results[0], 32, 0)
                 self._void("active_mask", (), [f"ptr {out}", f"i32 {self.kernel.mask}"])
@@ -248,6 +253,8 @@ class StepWriter:
             *(f"ptr {s}" for s in slots),
         ]
         self._or_fault(kernel.call(native, arguments))
+        if not store and kernel.sites[id(i)].order != "weak":
+            kernel.spend(POLL_FUEL)
 
     def _atomic(self) -> None:
         i, kernel = self.instruction, self.kernel
@@ -295,6 +302,26 @@ class StepWriter:
         kernel.label(go)
         kernel.line(f"store i32 {ready}, ptr %MASK")
         kernel.mask = ready
+
+    def _each_mask(self, write: Callable[[], None]) -> None:
+        """Writes a step for each member mask among the lanes that run: two tiles of 16 come here together."""
+        kernel, members = self.kernel, self.instruction.sources[-1]
+        if isinstance(members, Immediate):
+            write()
+            return
+        whole, (start, loop, done) = kernel.mask, (kernel.fresh_label() for _ in range(3))
+        left, rest = kernel.names.fresh(), kernel.names.fresh()
+        kernel.line(f"br label %{start}")
+        kernel.label(start)
+        kernel.line(f"br label %{loop}")
+        kernel.label(loop)
+        kernel.line(f"{left} = phi i32 [ {whole}, %{start} ], [ {rest}, %{loop} ]")
+        kernel.mask = kernel.call(Native("same_mask"), [f"ptr {self.slot_of(members, 'i32', 6)}", f"i32 {left}"])
+        write()
+        kernel.line(f"{rest} = xor i32 {left}, {kernel.mask}")
+        kernel.line(f"br i1 {kernel.op(f'icmp eq i32 {rest}, 0')}, label %{done}, label %{loop}")
+        kernel.label(done)
+        kernel.mask = whole
 
     def _shuffle(self) -> None:
         i = self.instruction
@@ -353,7 +380,7 @@ class StepWriter:
         kernel, i = self.kernel, self.instruction
         function = i.sources[1]
         assert isinstance(function, Symbol)
-        kind = PRINT if function.name == "vprintf" else ASSERT
+        kind = ANSWERS[function.name]
         host = kernel.field("ctx", "host", "ptr")
         status = kernel.op(
             f"call i32 {host}(ptr %ctx, ptr %warp, i32 {kind}, i32 {kernel.sites[id(i)].number}, i32 {kernel.mask})"

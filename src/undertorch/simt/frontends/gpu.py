@@ -6,8 +6,9 @@ from typing import Any
 
 from undertorch.compilers.driver import GpuModule, load, start
 from undertorch.simt.errors import BadLaunch
-from undertorch.simt.launch import Dim, Result, three
+from undertorch.simt.launch import Dim, Result, dynamic_bytes, three
 from undertorch.simt.program import parsed
+from undertorch.simt.ptx.special import WORKSPACE, special_registers
 from undertorch.simt.runtime.buffers import values
 
 
@@ -59,10 +60,13 @@ def launch_on_gpu(
         raise BadLaunch(f"The PTX has no kernel {name}; its kernels are: {', '.join(module.kernels) or 'none'}.")
     packed = values(module.functions[name].parameters, arguments, _address)
     grid3, block3 = three(grid, "grid"), three(block, "block")
+    shared_bytes = dynamic_bytes(shared_bytes)
     index = device_of(arguments)
     index = index if index is not None else device or 0
     loaded = (modules or Modules()).get(ptx, index)
-    start(loaded, name, grid3, block3, shared_bytes, packed, _current_stream(index) if stream is None else stream)
+    queue = _current_stream(index) if stream is None else stream
+    cooperative = not special_registers(module, name).isdisjoint(WORKSPACE)
+    start(loaded, name, grid3, block3, shared_bytes, packed, queue, cooperative=cooperative)
     return Result(kernel=name, grid=grid3, block=block3, printed=None, counters=None)
 
 

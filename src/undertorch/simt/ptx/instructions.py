@@ -174,6 +174,17 @@ class Module:
     functions: dict[str, Function]
 
     @property
+    def pointed_to(self) -> tuple[str, ...]:
+        """Names of functions, of this file or not, whose address it takes."""
+        known = {v.name for v in self.variables}
+        found = {name for v in self.variables for _, name, _ in v.pointers if name not in known}
+        for function in self.functions.values():
+            instructions = [i for i in function.body if isinstance(i, Instruction) and i.name != "call"]
+            operands = [o for i in instructions for o in i.sources]
+            found |= {o.name for o in operands if isinstance(o, Symbol) and o.name in self.functions}
+        return tuple(sorted(found))
+
+    @property
     def kernels(self) -> tuple[str, ...]:
         """Names of its kernels."""
         return tuple(f.name for f in self.functions.values() if f.kernel)

@@ -125,19 +125,21 @@ class OperandReader:
         return tuple(out)
 
     def call(self, stream: Stream, line: int) -> tuple[Operand, ...]:
-        """`(results), function, (arguments)`: a Group, a Symbol, a Group."""
+        """`(results), function, (arguments)`: a Group, a Symbol, a Group; a Register where it is a pointer."""
         results, arguments = Group(()), Group(())
         if stream.peek().text == "(":
             results = self._list(stream)
             stream.expect(",")
         token = stream.next()
-        if token.text.startswith("%"):
-            raise Unsupported(f"PTX line {line}: a call through a pointer is not supported.")
-        if stream.skip(","):
+        pointer = self._find(token.text)
+        if stream.skip(",") and stream.peek().text == "(":
             arguments = self._list(stream)
+            stream.skip(",")
+        if pointer is not None:
+            stream.next()  # the name of a prototype, or of a list of targets
         if not stream.skip(";"):
-            raise Unsupported(f"PTX line {line}: a call with a list of targets is not supported.")
-        return (results, Symbol(token.text), arguments)
+            raise PtxError(f"PTX line {line}: a call ends behind its arguments, or with a prototype's name.")
+        return (results, pointer or Symbol(token.text), arguments)
 
     def _list(self, stream: Stream) -> Group:
         stream.expect("(")

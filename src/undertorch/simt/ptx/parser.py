@@ -1,5 +1,6 @@
 """PTX text into a Module. What the machine cannot run is reported here, before anything runs."""
 
+import re
 from dataclasses import dataclass, field
 
 from undertorch.simt.errors import PtxError, Unsupported
@@ -13,6 +14,9 @@ from undertorch.simt.ptx.variables import read_variable
 
 LINKING = {".visible", ".extern", ".weak", ".common"}
 SPACES = {".global", ".const", ".shared", ".local", ".param"}
+NEWEST = (9, 99)
+"""No version of PTX is above it yet (PTX ISA, "Release Notes": 9.0 came with CUDA 13.0)."""
+TARGET = re.compile(r"sm_\d{2,3}[af]?")
 
 
 def parse(text: str) -> Module:
@@ -46,6 +50,8 @@ class _ModuleReader:
             self._directive(self.stream.next())
         if not self.target:
             raise PtxError("The text is no PTX: it has no .target line.")
+        if self.version == (0, 0):
+            raise PtxError("The text is no PTX: it has no .version line.")
         return Module(
             version=self.version,
             target=self.target,
@@ -57,10 +63,20 @@ class _ModuleReader:
     def _directive(self, token: Token) -> None:
         stream, name = self.stream, token.text
         if name == ".version":
-            major, _, minor = stream.next().text.partition(".")
+            number = stream.next()
+            major, _, minor = number.text.partition(".")
+            if not (major.isdecimal() and minor.isdecimal()):
+                raise PtxError(f"PTX line {number.line}: .version takes a number such as 8.0, not {number.text!r}.")
             self.version = (int(major), int(minor))
+            if self.version[0] < 1 or self.version > NEWEST:
+                raise PtxError(f"PTX line {number.line}: there is no .version {number.text} of PTX.")
         elif name == ".target":
-            self.target = stream.next().text
+            target = stream.next()
+            self.target = target.text
+            if not TARGET.fullmatch(self.target):
+                raise PtxError(
+                    f"PTX line {target.line}: .target takes an architecture such as sm_80, not {self.target!r}."
+                )
             while stream.skip(","):
                 stream.next()
         elif name == ".address_size":
@@ -182,8 +198,10 @@ class BodyReader:
             self._location()
         elif token.text == ".pragma":
             stream.until(";")
-        elif token.text in {".callprototype", ".branchtargets", ".calltargets"}:
-            raise Unsupported(f"PTX line {token.line}: {token.text} (an indirect call or branch) is not supported.")
+        elif token.text == ".branchtargets":
+            raise Unsupported(f"PTX line {token.line}: {token.text} (an indirect branch) is not supported.")
+        elif token.text in {".callprototype", ".calltargets"}:
+            stream.until(";")  # the arguments at the call say as much
         elif token.text == ";":
             stream.next()
         elif token.kind == "word" and stream.after(1) == ":":

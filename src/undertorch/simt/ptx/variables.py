@@ -74,6 +74,8 @@ def _initial(stream: Stream, type: Type, values: list[bytes], pointers: list[tup
         value = integer(token) * (-1 if negative else 1)
         values.append((value & ((1 << type.bits) - 1)).to_bytes(type.bytes, "little"))
     elif token.kind == "float":
+        if not type.floating or type.bits not in {16, 32, 64}:
+            raise PtxError(f"PTX line {token.line}: {token.text} is no initial value of .{type.name}.")
         values.append(_float(token.text, type, negative))
     else:
         name = token.text
@@ -82,6 +84,8 @@ def _initial(stream: Stream, type: Type, values: list[bytes], pointers: list[tup
             name = stream.next().text
             stream.expect(")")
         plus = integer(stream.next()) if stream.skip("+") else 0
+        if type.bytes != 8:
+            raise PtxError(f"PTX line {token.line}: {name}, an address, does not fit into .{type.name}.")
         pointers.append((sum(len(v) for v in values), name, plus))
         values.append(bytes(type.bytes))
 

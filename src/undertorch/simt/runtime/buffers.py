@@ -10,11 +10,10 @@ import numpy as np
 from undertorch.simt.errors import BadLaunch
 from undertorch.simt.ptx.instructions import Variable
 from undertorch.simt.runtime.layout import BUFFER, READ_ONLY
+from undertorch.simt.runtime.scalars import POINTER, is_memory, refuse_unreadable, takes_address, value
 
 ALIGNMENT = 512
 """Of what cudaMalloc returns. Sectors are counted as if every buffer were aligned so."""
-POINTER = 8
-"""Bytes of an address."""
 FIRST_VIRTUAL = 0x7F0000000000
 
 
@@ -73,58 +72,20 @@ def pack(parameters: Sequence[Variable], arguments: Sequence[object], buffers: B
         return _tensor(argument, buffers) if hasattr(argument, "untyped_storage") else None
 
     out = bytearray()
-    for parameter, value in zip(parameters, values(parameters, arguments, place), strict=True):
-        out += bytes(-len(out) % parameter.align) + value
+    for parameter, given in zip(parameters, values(parameters, arguments, place), strict=True):
+        out += bytes(-len(out) % parameter.align) + given
     return out
 
 
 def _bytes(parameter: Variable, argument: object, place: Place) -> bytes:
-    size, type = parameter.size, parameter.type
-    scalar = _scalar(parameter, argument)
-    address = place(argument) if scalar is None else None
-    if scalar is not None:
-        given = scalar
-    elif address is not None:
-        given = struct.pack("<Q", address)
-    elif isinstance(argument, bytes | bytearray | memoryview):
-        given = bytes(argument)
-    elif isinstance(argument, np.generic):
-        given = argument.tobytes()
-    elif argument is None:
-        given = bytes(size)
-    elif isinstance(argument, int) and not (type is not None and type.floating):
-        given = (int(argument) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-        if not -(1 << (8 * size - 1)) <= argument < 1 << 8 * size:
-            raise ValueError(f"{argument} does not fit into {size} bytes")
-    elif isinstance(argument, int | float):
-        given = _float(float(argument), parameter)
-    else:
-        raise TypeError(f"a {argument.__class__.__name__} cannot be passed to a kernel")
-    if len(given) != size:
-        raise ValueError(f"it has {len(given)} bytes, and the kernel takes {size}")
-    return given
-
-
-def _scalar(parameter: Variable, argument: Any) -> bytes | None:
-    """A torch tensor without dimensions as a value, where the parameter is too narrow for an address; else None."""
-    if parameter.size >= POINTER or not hasattr(argument, "untyped_storage") or argument.dim():
-        return None
-    import torch
-
-    value = argument.detach().cpu().reshape(1).view(torch.uint8)
-    return bytes(value.tolist())
-
-
-def _float(value: float, parameter: Variable) -> bytes:
-    """A Python float as the parameter's type; of two bytes without a type it cannot be told which half they are."""
-    size, type = parameter.size, parameter.type
-    if type is not None and type.kind in {"signed", "unsigned"}:
-        raise TypeError(f"the kernel takes an integer ({type.name}), and {value!r} is none")
-    if size == 2 and not (type is not None and type.name == "f16"):
-        raise TypeError(
-            "2 bytes may be float16 or bfloat16: pass a tensor without dimensions, which says, or np.float16"
-        )
-    return struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], value) if size in {2, 4, 8} else b""
+    """By the rules of runtime/scalars.py."""
+    if not takes_address(parameter):
+        return value(parameter, argument)
+    if is_memory(argument):
+        refuse_unreadable(argument)
+        address = place(argument)
+        return value(parameter, argument) if address is None else struct.pack("<Q", address)
+    return bytes(POINTER) if argument is None else value(parameter, argument)
 
 
 def _array(array: "np.ndarray[Any, Any]", buffers: Buffers) -> int:
@@ -138,8 +99,6 @@ def _tensor(tensor: Any, buffers: Buffers) -> int:
     """As for an array: a torch tensor's whole storage."""
     if tensor.device.type != "cpu":
         raise TypeError(f"a tensor on {tensor.device} is not in this machine's memory; move it with .cpu()")
-    if str(tensor.layout) != "torch.strided":
-        raise TypeError(f"a tensor of layout {tensor.layout} has no memory that a kernel could read; pass its parts")
     storage = tensor.untyped_storage()
     buffers.add(storage.data_ptr(), storage.nbytes(), owner=tensor)
     return int(tensor.data_ptr())

@@ -20,8 +20,12 @@ PC_MASK = 0x0FFFFFFF
 GO_ON, DONE, BLOCKED, OUT_OF_FUEL, FAULT, NEED_MASKED, STUCK = range(7)
 
 # What native code asks the host for.
-EVENTS_FULL, PRINT, ASSERT = range(3)
+EVENTS_FULL, PRINT, ASSERT, ALLOCATE, RELEASE = range(5)
 
+FUEL = 1 << 14
+"""Backward branches of a warp's turn."""
+POLL_FUEL = 1 << 8
+"""What a load that is not weak takes of it: in a loop it asks for what another warp has to write first."""
 ROUNDS = 1 << 14
 """Rounds of a block's warps before native code returns."""
 HUNGRY_TURNS = 256
@@ -40,6 +44,13 @@ HOST, SHARED, LOCAL, NOWHERE = range(4)
 FAULTS = ("none", "out-of-bounds", "misaligned", "trap", "assert", "host")
 
 BARRIERS = 16
+
+RESERVED = 1024
+"""Bytes of a block's shared memory that are the system's from sm_80 on (CUDA C++ Programming Guide, "Compute Capability
+8.x"). They come first, as ptxas lays them out for sm_90, and only in kernels that ask where they are."""
+RESERVED_SECOND = 512
+"""Where the second of two parts starts (`reserved_smem_offset_1`); the driver chooses it on a GPU. Cooperative groups
+keep up to 288 bytes there (cooperative_groups/details/memory.h)."""
 
 BARRIER = np.dtype(
     [
@@ -122,6 +133,7 @@ CONTEXT = np.dtype(
         ("masked", np.uint64),
         ("host", np.uint64),
         ("block", np.uint64),
+        ("workspace", np.uint64),  # of a cooperative launch; 0: it is none
         ("events", np.uint64),
         ("event_count", np.uint64),
         ("event_capacity", np.uint64),
@@ -142,6 +154,7 @@ CONTEXT = np.dtype(
         ("shared_bytes", np.int32),
         ("local_bytes", np.int32),  # of a thread
         ("dynamic_shared", np.int32),
+        ("user_shared", np.int32),  # static and dynamic, without what the system has
         ("sms", np.int32),
         ("grid", np.int32, (3,)),
         ("ntid", np.int32, (3,)),

@@ -6,6 +6,10 @@ from typing import Protocol
 
 SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 
+WIDEST = 1 << 20
+"""The most characters that a width may ask for: a GPU's buffer has as many for all threads (CUDA C++ Programming Guide,
+"Formatted Output", cudaLimitPrintfFifoSize)."""
+
 
 class Memory(Protocol):
     """What can be read of a launch's memory."""
@@ -34,6 +38,8 @@ def formatted(memory: Memory, format_address: int, arguments: int) -> str:
             return "%"
         width = str(next_value(4, "i")) if width == "*" else width
         precision = str(next_value(4, "i")) if precision == "*" else precision
+        if any(number.lstrip("-").isdigit() and abs(int(number)) > WIDEST for number in (width, precision or "")):
+            width, precision = "", None  # no buffer of a GPU would hold it
         head = f"%{flags}{width}" + (f".{precision}" if precision is not None else "")
         long = length in {"l", "ll", "j", "z", "t"}
         if letter in "di":
@@ -47,10 +53,17 @@ def formatted(memory: Memory, format_address: int, arguments: int) -> str:
         if letter == "c":
             return (head + "c") % chr(int(next_value(4, "u")) & 0xFF)
         if letter == "s":
-            return (head + "s") % memory.text(int(next_value(8, "u")))
+            address = int(next_value(8, "u"))
+            known = address == 0 or memory.bytes(address, 1)
+            return (head + "s") % (memory.text(address) if known else "(invalid pointer)")
         return f"{int(next_value(8, 'u')):#x}"
 
     return SPECIFIER.sub(one, memory.text(format_address))
+
+
+def parsed_arguments(form: str) -> int:
+    """What printf answers on a GPU: the number of arguments that the format asks for, which C does not."""
+    return sum(1 + (found[1] == "*") + (found[2] == "*") for found in SPECIFIER.findall(form) if found[4] != "%")
 
 
 def assertion(memory: Memory, arguments: list[int]) -> str:

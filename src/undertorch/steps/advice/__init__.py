@@ -7,9 +7,9 @@ from undertorch.steps.advice.casts import weight_casts
 from undertorch.steps.advice.chains import chains
 from undertorch.steps.advice.copies import copies
 from undertorch.steps.advice.dataflow import Queue, Saving
-from undertorch.steps.advice.host import launching, waiting
+from undertorch.steps.advice.host import launching, looping, waiting
 from undertorch.steps.advice.loss import cross_entropy
-from undertorch.steps.advice.matmul import misaligned, without_tf32
+from undertorch.steps.advice.matmul import misaligned, without_bfloat16, without_tf32
 from undertorch.steps.advice.update import clipping, optimizer
 
 __all__ = ["advise"]
@@ -25,16 +25,19 @@ FINDERS = (
     weight_casts,
     copies,
     chains,
+    without_bfloat16,
     without_tf32,
     misaligned,
     waiting,
+    looping,
     launching,
 )
 """In this order: what one of them takes up is no more the next one's, so that no launch is saved twice."""
 
 
 def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
-    """What is worth changing, the largest saving first; nothing that saves less than 1 % of the busy time.
+    """What is worth changing, the largest saving first, unknown ones last; nothing that is known to save less than 1 %
+    of the busy time.
 
     `saves_us` is time of the step as the figures of its launches have it, `saves_bytes` what would be moved less to
     and from global memory. A fused kernel is taken to be no faster than the slowest launch that it replaces.
@@ -45,14 +48,14 @@ def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
     taken: set[int] = set()
     for find in FINDERS:
         for saving in find(queue, frozenset(taken)):
-            if saving.saves_us > 0 and saving.saves_us >= least:
+            if saving.saves_us is None or (saving.saves_us > 0 and saving.saves_us >= least):
                 found.append(saving)
                 taken |= saving.ops
-    found.sort(key=lambda saving: -saving.saves_us)
+    found.sort(key=lambda saving: -(saving.saves_us or 0.0))
     return tuple(
         Advice(
             kind=saving.kind,
-            lines=queue.lines(saving.about or saving.ops),
+            lines=saving.lines or queue.lines(saving.about or saving.ops),
             saves_us=saving.saves_us,
             saves_bytes=saving.saves_bytes,
             what=saving.what,

@@ -25,7 +25,10 @@ class Saving:
     """Ids of the Ops whose launches it takes up; nobody else counts them again."""
     about: frozenset[int] = field(default_factory=frozenset)
     """Ids of the Ops whose lines it speaks of, where these are others."""
-    saves_us: float
+    lines: tuple[Where, ...] = ()
+    """The lines themselves, where they stand in another order than by the time of their launches."""
+    saves_us: float | None
+    """None: not known, and worth saying all the same."""
     saves_bytes: int | None
     what: str
     op: str | None = None

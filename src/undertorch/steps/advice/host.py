@@ -1,11 +1,54 @@
 """Time in which the GPU has nothing to do: the CPU launches too slowly, or waits for a value."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
-from undertorch.records import Idle, IdleCause, Origin
+from undertorch.records import Idle, IdleCause, Launch, Op, Origin, Phase, Where
 from undertorch.steps.advice.dataflow import Queue, Saving
 from undertorch.steps.predict.timeline import SYNCHRONIZING, Costed, Timeline, lay_out
+
+WORST = 3
+"""Lines of a model that are named."""
+ROUNDING_US = 0.01
+"""By how much the end of an idle interval may miss the start of the launch that ends it."""
+
+HAVE_FOREACH = frozenset(
+    {"add", "addcdiv", "addcmul", "copy", "div", "lerp", "linalg_vector_norm", "mul", "pow", "sqrt", "sub", "zero"}
+)
+"""Ops of which such loops are made and that have a form for a list (native_functions.yaml, `_foreach_*`)."""
+
+OUTSIDE = frozenset({Phase.OTHER, Phase.CLIP, Phase.UPDATE})
+"""When launches are the script's own or the optimizer's, where no module is running."""
+LOOPS = (
+    (
+        frozenset({Phase.OTHER, Phase.CLIP}),
+        "foreach",
+        "come one by one from a loop over tensors outside the model, which compiling the model does not change. Give "
+        "all tensors to one call: torch._foreach_mul_(emas, d) and torch._foreach_add_(emas, params, alpha=1 - d) in "
+        "place of p.mul_(d).add_(q, alpha=1 - d). An average of weights is kept so by "
+        "torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(d)).",
+    ),
+    (
+        frozenset({Phase.UPDATE}),
+        "update-loop",
+        "of the update come parameter by parameter, which compiling the model does not change. Pass fused=True to the "
+        "optimizer, or foreach=True where it has no fused form.",
+    ),
+)
+"""By phase: the kind of advice and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Late:
+    """An interval that the GPU waits for a launch."""
+
+    op: Op | None
+    """That launches then; None where it is not known."""
+    where: Where | None
+    time_us: float
 
 
 def waiting(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
@@ -31,32 +74,94 @@ def waiting(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     )
 
 
+def looping(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
+    """Launches of loops over tensors, outside the model: no compiled model takes them in, but one call for the whole
+    list of tensors makes them a few."""
+    late = _late(queue)
+    for phases, kind, what in LOOPS:
+        loops: dict[tuple[Where | None, str], list[_Late]] = defaultdict(list)
+        for one in late:
+            if one.op is not None and one.op.phase in phases and _in_loop(one.op):
+                loops[one.op.where, one.op.name].append(one)
+        repeated = [some for some in loops.values() if len(some) > 1]
+        if not repeated:
+            continue
+        every = [one for some in repeated for one in some]
+        sites = {key for key, some in loops.items() if len(some) > 1}
+        launches = sum(
+            len(queue.runs[op.id])
+            for op in queue.step.ops
+            if op.id in queue.runs and _in_loop(op) and (op.where, op.name) in sites
+        )
+        yield Saving(
+            kind=kind,
+            ops=frozenset(),
+            lines=_by_time(every),
+            # One call of each loop stays.
+            saves_us=sum(one.time_us for one in every) - sum(fmean(one.time_us for one in some) for some in repeated),
+            saves_bytes=0,
+            what=f"{launches:,} launches {what}",
+        )
+
+
 def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
-    """The GPU is idle because the CPU launches more slowly than it works. What waiting for values makes is left out."""
-    syncs = frozenset(op.id for op in queue.step.ops if op.name in SYNCHRONIZING)
-    predicted = queue.step.time_origin is Origin.PREDICTED
-    idle: tuple[Idle, ...] = _laid_out(queue, syncs).idle if predicted and syncs else queue.step.idle
-    late = [one for one in idle if one.cause is IdleCause.LAUNCH]
-    spent: dict[tuple[str, int], float] = defaultdict(float)
-    for one in late:
-        if one.where is not None:
-            spent[one.where.file, one.where.line] += one.time_us
-    worst = sorted(spent, key=lambda place: -spent[place])[:3]
-    about = frozenset(
-        op.id for op in queue.step.ops if op.where is not None and (op.where.file, op.where.line) in worst
-    )
+    """The GPU is idle because the CPU launches the model more slowly than it works. What waiting for values makes is
+    left out, and so is what the model does not launch."""
+    late = [one for one in _late(queue) if one.op is None or not _outside(one.op)]
+    outside = sum(len(queue.runs[op.id]) for op in queue.step.ops if op.id in queue.runs and _outside(op))
     yield Saving(
         kind="launching",
         ops=frozenset(),
-        about=about,
+        lines=_by_time(late)[:WORST],
         saves_us=sum(one.time_us for one in late),
         saves_bytes=0,
         what=(
-            f"The CPU cannot launch the step's {len(queue.step.launches):,} kernels as fast as this GPU runs them. "
+            f"The CPU cannot launch the {'model' if outside else 'step'}'s {len(queue.step.launches) - outside:,} "
+            "kernels as fast as this GPU runs them. "
             "torch.compile(model, mode='reduce-overhead') replays them as CUDA graphs, with one launch each "
             "(torch.cuda.graph does so by hand); a larger batch gives each kernel more to do."
         ),
     )
+
+
+def _outside(op: Op) -> bool:
+    """Whether no module was running, nor its backward."""
+    return not op.module and op.phase in OUTSIDE
+
+
+def _in_loop(op: Op) -> bool:
+    """Whether it takes one tensor where there is a form that takes a list."""
+    return _outside(op) and op.name.removeprefix("aten::").strip("_") in HAVE_FOREACH
+
+
+def _late(queue: Queue) -> list[_Late]:
+    """What is idle because a launch came late, with the Op that launched then. What waiting for values makes is not
+    among it."""
+    syncs = frozenset(op.id for op in queue.step.ops if op.name in SYNCHRONIZING)
+    idle: tuple[Idle, ...] = queue.step.idle
+    launches: tuple[Launch, ...] = queue.step.launches
+    if queue.step.time_origin is Origin.PREDICTED and syncs:
+        laid_out = _laid_out(queue, syncs)
+        idle, launches = laid_out.idle, laid_out.launches
+    order = sorted(launches, key=lambda launch: launch.start_us)
+    starts = [launch.start_us for launch in order]
+    found = []
+    for one in idle:
+        if one.cause is IdleCause.LAUNCH:
+            next_one = bisect_left(starts, one.start_us + one.time_us - ROUNDING_US)
+            ops = order[next_one].ops if next_one < len(order) else ()
+            op = queue.ops[ops[0]] if ops else None
+            found.append(_Late(op=op, where=one.where or (None if op is None else op.where), time_us=one.time_us))
+    return found
+
+
+def _by_time(late: Sequence[_Late]) -> tuple[Where, ...]:
+    """Lines, the one that causes most idle time first."""
+    spent: dict[Where, float] = defaultdict(float)
+    for one in late:
+        if one.where is not None:
+            spent[one.where] += one.time_us
+    return tuple(sorted(spent, key=lambda where: -spent[where]))
 
 
 def _laid_out(queue: Queue, without: frozenset[int]) -> Timeline:

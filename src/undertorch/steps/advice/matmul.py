@@ -14,6 +14,12 @@ ALIGNED = 16
 MULTIPLE = 64
 """Elements that a padded size is a multiple of: 128 bytes of 16-bit numbers, a line of the L2 cache."""
 
+PRODUCTS = frozenset({Kind.MATMUL, Kind.ATTENTION, Kind.CONVOLUTION})
+ON_CORES = frozenset({Math.FP32, Math.FP16, Math.BF16, Math.TENSOR_BF16})
+"""What a product in bfloat16 is computed with where no tensor core takes it."""
+PRODUCT_OPS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution"})
+"""Ops that are products whether or not their kernels are known."""
+
 
 def without_tf32(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """float32 matmuls on a GPU whose tensor cores take TF32, for which torch was not allowed to use it."""
@@ -39,6 +45,42 @@ def without_tf32(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             "bfloat16 would also halve the bytes."
         ),
     )
+
+
+def without_bfloat16(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
+    """Products in bfloat16 on a GPU whose tensor cores take float16 and no bfloat16 (Volta, Turing)."""
+    peaks = queue.gpu.peaks
+    if Math.TENSOR_BF16 in peaks or Math.TENSOR_FP16 not in peaks:
+        return
+    ops = frozenset(op.id for op in queue.step.ops if queue.works(op) and _bfloat16_product(queue, op)) - taken
+    if not ops:
+        return
+    saved, spent = 0.0, 0.0
+    for number in ops:
+        for run in queue.runs.get(number, ()):
+            kernel = run.launch.kernel
+            if kernel.kind in PRODUCTS and kernel.math in ON_CORES:
+                spent += run.time_us
+                saved += run.time_us * (1 - _ratio(queue, (replace(kernel, math=Math.TENSOR_FP16),), (kernel,)))
+    gain = f": {(spent - saved) / 1000:.3g} ms in place of {spent / 1000:.3g} ms" if saved else ""
+    yield Saving(
+        kind="float16",
+        ops=frozenset(),
+        about=ops,
+        saves_us=saved or None,
+        saves_bytes=0,
+        what=(
+            f"The {queue.gpu.name} has no bfloat16 tensor cores, so that the bfloat16 products of {len(ops):,} ops go "
+            f"to its CUDA cores. In float16 they take its tensor cores{gain}. Use autocast with dtype=torch.float16 "
+            "and a torch.amp.GradScaler: small gradients are lost in float16 otherwise."
+        ),
+    )
+
+
+def _bfloat16_product(queue: Queue, op: Op) -> bool:
+    if not any(tensor.dtype == "bfloat16" for tensor in op.inputs):
+        return False
+    return bool(queue.kinds(op) & PRODUCTS) if queue.runs.get(op.id) else op.name in PRODUCT_OPS
 
 
 def _ratio(queue: Queue, new: tuple[Kernel, ...], old: tuple[Kernel, ...]) -> float:

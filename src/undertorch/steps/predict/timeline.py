@@ -10,8 +10,15 @@ LAUNCH_LATENCY_US = 3.0
 """From the launch call to the kernel's start on an idle GPU: 3 to 5 µs on today's drivers; the lower end, since the
 call's own time is in the Op's."""
 
-SYNCHRONIZING = frozenset({"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"})
-"""Ops after which the CPU waits for everything before them: their result is needed on the host."""
+SYNCHRONIZING = frozenset(
+    {
+        *("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"),
+        *("cudaDeviceSynchronize", "cudaEventSynchronize", "cudaStreamSynchronize"),
+    }
+)
+"""Ops after which the CPU waits for everything before them: their result is needed on the host, or the script asks for
+that.
+"""
 MAY_HAVE_MASKS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Ops that count, where an index is a mask, how many elements it has; the count goes to the host."""
 TO_HOST = "Memcpy DtoH (Device -> Pageable)"

@@ -151,7 +151,7 @@ def _copy_engine(kernel: Kernel, gpu: Gpu) -> Timing:
         compute_us=0.0,
         latency_us=0.0,
         time_us=shares.COPY_START_US + memory,
-        bound=Bound.MEMORY if memory > shares.COPY_START_US else Bound.LATENCY,
+        bound=Bound.LATENCY if memory <= shares.COPY_START_US else Bound.LINK if kernel.over_link else Bound.MEMORY,
     )
 
 

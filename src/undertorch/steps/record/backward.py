@@ -1,7 +1,8 @@
 """The backward: which node runs, and which forward Op made it.
 
 Autograd gives each node a number when the forward makes it, counted in each thread apart. The forward's op is told to
-the recorder just after its node was made, so the newest number then is that op's.
+the recorder just after its node was made, so the newest number then is that op's. A custom Function's node is made
+before its forward runs, and is known by the line that called it.
 """
 
 import threading
@@ -13,6 +14,10 @@ import torch
 
 from undertorch.steps.record.guard import Guard
 from undertorch.steps.record.patching import put
+from undertorch.steps.record.places import Place
+
+Key = tuple[int, int]
+"""Of a node: the thread that made it, and its number there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +26,8 @@ class Node:
 
     name: str
     """Such as `AddmmBackward0`."""
-    key: tuple[int, int]
-    """The thread that made it and its number there; of an AccumulateGrad those of the node that made the gradient."""
+    key: Key
+    """Of an AccumulateGrad that of the node that made the gradient."""
     runs: bool
     """False: it is done, and the engine works on its gradients."""
     parameter: torch.Tensor | None = None
@@ -41,7 +46,8 @@ class Backward:
         self._ended = ended
         self._runs: list[bool] = []
         self._threads = threading.local()
-        self._forward: dict[tuple[int, int], int] = {}
+        self._forward: dict[Key, int] = {}
+        self._functions: dict[Key, Place] = {}
 
     def follow(self) -> None:
         """Wraps the one function through which torch runs the engine. Call once, on the script's main thread."""
@@ -143,11 +149,37 @@ class Backward:
         self._enter((thread, numbers[-1]), op)
         return True
 
+    def function_called(self, place: Place | None) -> Key | None:
+        """A custom Function is about to be called; answers its node, which torch makes first of all, and None where the
+        call has no part in the graph. `place`: where, if the node will ever run.
+        """
+        if getattr(self._threads, "packing", 0):
+            return None
+        newest = torch._C._autograd._get_sequence_nr()
+        seen, before = getattr(self._threads, "seen", (0, None))
+        packed = getattr(self._threads, "packed", ())
+        self._threads.seen, self._threads.packed = (newest + 1, before), ()
+        thread = self._guard.thread_number()
+        for number in range(seen, newest):
+            if number not in packed:
+                self._enter((thread, number), before)
+        if place is not None:
+            self._functions[thread, newest] = place
+        return thread, newest
+
+    def function_ran(self, node: Key, op: int) -> None:
+        """The first Op that a custom Function's forward ran."""
+        self._enter(node, op)
+
+    def function_of(self, node: Node) -> Place | None:
+        """Where the custom Function was called that a node is of; None where it is none's."""
+        return self._functions.get(node.key)
+
     def forward_of(self, node: Node) -> int | None:
         """Id of the Op whose forward made a node; None where it was not recorded."""
         return self._forward.get(node.key)
 
-    def _enter(self, key: tuple[int, int], op: int | None) -> None:
+    def _enter(self, key: Key, op: int | None) -> None:
         if op is not None:
             self._forward[key] = op
 

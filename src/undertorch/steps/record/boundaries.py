@@ -31,9 +31,16 @@ class Boundaries:
     """Watches what ends a step, and cuts the step that is wanted."""
 
     def __init__(
-        self, wanted: int, tape: Tape, storages: Storages, phases: Phases, places: Places, found: Found
+        self,
+        wanted: int,
+        tape: Tape,
+        storages: Storages,
+        phases: Phases,
+        places: Places,
+        found: Found,
+        reached: Callable[[int], None],
     ) -> None:
-        """`found` is told of the step of that number the moment it is complete."""
+        """`found` is told of the step of that number the moment it is complete, `reached` the number of each before."""
         self._tape = tape
         self._storages = storages
         self._phases = phases
@@ -41,8 +48,8 @@ class Boundaries:
         self._optimizers = False
         self._pace: int | None = None
         self._firsts: dict[int, Mark] = {}
-        self._steps = Ends(wanted, tape, found, None)
-        self._by_hand = Ends(wanted, tape, found, BY_HAND)
+        self._steps = Ends(wanted, tape, found, reached, None)
+        self._by_hand = Ends(wanted, tape, found, reached, BY_HAND)
         self._written: Mark | None = None
         """After the last write by hand since the last backward."""
         self._backwards: list[Mark] = []
@@ -154,11 +161,14 @@ STEP = "Optimizer.profile_hook_step.<locals>.wrapper"
 class Ends:
     """Counts the ends of steps of one kind, and cuts the step that is wanted."""
 
-    def __init__(self, wanted: int, tape: Tape, found: Found, taken: str | None) -> None:
+    def __init__(
+        self, wanted: int, tape: Tape, found: Found, reached: Callable[[int], None], taken: str | None
+    ) -> None:
         """`taken`: what is taken to end a step; None: an optimizer ends it."""
         self._wanted = wanted
         self._tape = tape
         self._found = found
+        self._reached = reached
         self._taken = taken
         self._start: Mark | None = None
         self._last: tuple[Mark, int] | None = None
@@ -183,6 +193,7 @@ class Ends:
             self.begin(now)
             return
         self.steps += 1
+        self._reached(self.steps)
         self._tape.forget(self._start.op)
         if self.steps == self._wanted:
             self._found(self._cut(self._start, now.op), self._taken)

@@ -106,21 +106,55 @@ class Graph:
         )
 
 
-def answers(gpu: Gpu, storages: Storages, notes: Notes) -> dict[str, Any]:
+Waited = Callable[[str], None]
+"""Is told of each call that waits for the GPU, by CUDA's name for it."""
+
+
+def _classes(notes: Notes, waited: Waited) -> tuple[type[Event], type[Stream]]:
+    """Event and Stream as the script gets them: with notes, and such that waiting for them is told."""
+
+    class ToldEvent(Event):
+        def __init__(self, *settings: Any, **named: Any) -> None:
+            super().__init__(notes, *settings, **named)
+
+        def synchronize(self) -> None:
+            waited("cudaEventSynchronize")
+
+    class ToldStream(Stream):
+        def record_event(self, event: Event | None = None) -> Event:
+            return event or ToldEvent()
+
+        def synchronize(self) -> None:
+            waited("cudaStreamSynchronize")
+
+    ToldEvent.__name__, ToldStream.__name__ = "Event", "Stream"
+    return ToldEvent, ToldStream
+
+
+def _synchronize(waited: Waited) -> Callable[..., None]:
+    def synchronize(device: Any = None) -> None:
+        _only_one(device)
+        waited("cudaDeviceSynchronize")
+
+    return synchronize
+
+
+def answers(gpu: Gpu, storages: Storages, notes: Notes, waited: Waited) -> dict[str, Any]:
     """The functions of `torch.cuda` that ask a device, by name, and what they answer for a GPU."""
-    stream = Stream()
+    event_class, stream_class = _classes(notes, waited)
+    stream = stream_class()
     return {
         **_device(gpu),
         **_random(),
         **_memory(gpu, storages),
-        "Stream": Stream,
-        "Event": type("Event", (Event,), {"__init__": lambda self, *settings, **named: Event.__init__(self, notes)}),
+        "Stream": stream_class,
+        "Event": event_class,
         "current_stream": lambda device=None: stream,
         "default_stream": lambda device=None: stream,
         "set_stream": lambda stream: None,
         "stream": lambda stream: contextlib.nullcontext(),
         "StreamContext": Device,
-        "synchronize": lambda device=None: None,
+        "synchronize": _synchronize(waited),
         "is_current_stream_capturing": lambda: False,
         "ipc_collect": lambda: None,
         "_sleep": lambda cycles: None,
@@ -129,17 +163,17 @@ def answers(gpu: Gpu, storages: Storages, notes: Notes) -> dict[str, Any]:
     }
 
 
-def install(gpu: Gpu, storages: Storages, notes: Notes) -> None:
+def install(gpu: Gpu, storages: Storages, notes: Notes, waited: Waited) -> None:
     """Puts the answers in the place of torch's own functions, wherever torch keeps them."""
     homes = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs)
-    for name, answer in answers(gpu, storages, notes).items():
+    for name, answer in answers(gpu, storages, notes, waited).items():
         for home in homes:
             if home is torch.cuda or hasattr(home, name):
                 put(home, name, answer)
     for name, answer in _memory(gpu, storages).items():
         if hasattr(torch.accelerator, name):
             put(torch.accelerator, name, answer)
-    put(torch.accelerator, "synchronize", lambda device=None: None)
+    put(torch.accelerator, "synchronize", _synchronize(waited))
     put(torch.cuda.nvtx, "_nvtx", _Nvtx())
     put(torch.backends.cudnn, "version", lambda: CUDNN_VERSION)
     put(torch.backends.cudnn, "is_available", lambda: True)

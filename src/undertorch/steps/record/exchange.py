@@ -37,6 +37,10 @@ class Request:
     """Where this stands; nowhere for a loop that is seen in its own process."""
     scratch: str = ""
     """The run's folder (overlay/scratch.py)."""
+    reached: str = ""
+    """Where the child writes which step it has come to; nowhere where nobody wants to know. Beside `outcome`, and named
+    after it: such files alone reach the disk (overlay/shim/layer.c).
+    """
     room: int = 0
     """Bytes that the script may write there."""
 

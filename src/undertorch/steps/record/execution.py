@@ -40,6 +40,8 @@ class Execution:
         shape = MISSING.get(call.func)
         if shape is not None:
             return Answer(result=shape(call, self._fakes))
+        if call.func is aten.convolution.default:
+            _on_one_device(*call.args[:2])
         if _writes_real(call):
             return self._write_real(call)
         try:
@@ -66,6 +68,18 @@ class Execution:
         if not isinstance(value, FakeTensor):
             return value
         return torch.full((), self._facts.value(value), dtype=value.dtype).expand(value.shape)
+
+
+def _on_one_device(source: torch.Tensor, weight: torch.Tensor) -> None:
+    """torch's rule for the shape of a convolution does not ask. Raises RuntimeError in ATen's words
+    (native/Convolution.cpp, check_input_same_type_as_parameters).
+    """
+    if source.device != weight.device:
+        types = f"Input type ({source.type()}) and weight type ({weight.type()})"
+        either = (
+            " or input should be a MKLDNN tensor and weight is a dense tensor" if source.device.type == "cpu" else ""
+        )
+        raise RuntimeError(f"{types} should be the same{either}")
 
 
 def _writes_real(call: Call) -> bool:

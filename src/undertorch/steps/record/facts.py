@@ -208,6 +208,14 @@ def _scattered(facts: Facts, args: Sequence[Any], named: Mapping[str, Any]) -> F
     return Fact(share=index.numel() / target.numel(), certain=False)
 
 
+def _scale_kept(facts: Facts, args: Sequence[Any], named: Mapping[str, Any]) -> Fact | None:
+    """A GradScaler's scale and its count of steps hardly ever change; that they did not now is an assumption."""
+    for tensor in args[:2]:
+        if facts.of(tensor) is not None:
+            facts.assume(tensor, facts.value(tensor))
+    return KEPT
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("aten::zeros", "aten::zeros_like", "aten::new_zeros", "aten::zero_"), _constant(0)),
     **dict.fromkeys(("aten::ones", "aten::ones_like", "aten::new_ones"), _constant(1)),
@@ -238,7 +246,7 @@ RULES: dict[str, Rule] = {
     "aten::scatter_": _scattered,
     "aten::scatter": _scattered,
     # The gradients are taken to be finite: the scaler keeps its scale, and the optimizer steps.
-    "aten::_amp_foreach_non_finite_check_and_unscale_": lambda facts, args, named: KEPT,
-    "aten::_amp_update_scale_": lambda facts, args, named: KEPT,
+    "aten::_amp_foreach_non_finite_check_and_unscale_": _assumed(0.0),
+    "aten::_amp_update_scale_": _scale_kept,
 }
 """What follows from an op, by its name."""

@@ -7,13 +7,14 @@ real values: what a script reads, tokenizes, shuffles and indexes on its way to 
 tensor copied to the host stays fake.
 """
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorDeviceMismatchError, FakeTensorMode
 
 from undertorch.steps.record.patching import put, undone_by
 from undertorch.steps.record.schemas import makes_a_tensor
@@ -62,6 +63,9 @@ class Fakes:
         undone_by(lambda: torch._C._set_only_lift_cpu_tensors(False))
         # Before a fake tensor is made on a device, torch would make a real one there.
         put(fake_tensor, "init_gpu_context", lambda device: None)
+        log = logging.getLogger(fake_tensor.__name__)
+        log.addFilter(_own_failure)
+        undone_by(lambda: log.removeFilter(_own_failure))
         self.mode = DeviceFreeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self._one_at_a_time = threading.RLock()
         self._thread = _Thread()
@@ -90,13 +94,19 @@ class Fakes:
     def run(
         self, func: torch._ops.OpOverload, types: Sequence[type], values: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
-        """What an op returns by torch's own rules for shapes, strides and dtypes. Real arguments count as fake."""
+        """What an op returns by torch's own rules for shapes, strides and dtypes. Real arguments count as fake.
+
+        Raises RuntimeError, as a GPU does, where its tensors are on several devices.
+        """
         self.begin_thread()
         device = named.get("device")
         if device is not None:
             only_gpu(torch.device(device))
         with self._one_at_a_time:
-            return self.mode.dispatch(func, types, values, named)
+            try:
+                return self.mode.dispatch(func, types, values, named)
+            except FakeTensorDeviceMismatchError as mismatch:
+                raise RuntimeError(str(mismatch)) from None  # in CUDA's own words; only the class is another there
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """A new fake tensor."""
@@ -107,6 +117,11 @@ class Fakes:
         """A fake of a real tensor, on the same device."""
         with self._one_at_a_time:
             return self.mode.from_tensor(tensor)
+
+
+def _own_failure(record: logging.LogRecord) -> bool:
+    """What torch logs of shapes that do not fit together is the script's error, which it shows by itself."""
+    return not str(record.msg).startswith("failed while attempting to run meta for")
 
 
 def only_gpu(device: torch.device) -> None:

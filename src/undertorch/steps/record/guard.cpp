@@ -6,12 +6,14 @@
 // higher priority than torch's own lets them win in a CUDA build. The guard is installed afterwards: there the last one wins.
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Generator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/native/RNN.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_cudnn_rnn.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/GeneratorImpl.h>
@@ -208,13 +210,61 @@ int64_t choose_attention(
 // The recurrent layers of a CUDA build call cuDNN from inside kernels that a CPU build lacks. These make the same call of ATen's;
 // only the weights stay apart, where cuDNN's own lie in one buffer. The numbers are cuDNN's (cudnnRNNMode_t).
 enum Cell : int64_t { kRelu = 0, kTanh = 1, kLstm = 2, kGru = 3 };
+const std::optional<at::Tensor> kNoDropoutState;
+
+// What autocast does of the weights (ATen/cudnn/AutocastRNN.cpp): at every call they are copied into one buffer of zeros, in half
+// precision. The views are made past autograd, as torch makes them: their gradients go back through the copies alone.
+struct Flat {
+  at::Tensor buffer;
+  std::vector<at::Tensor> views;
+};
+
+Flat cast_into_one_buffer(at::TensorList weights) {
+  int64_t elements = 0;
+  for (const auto& weight : weights) {
+    elements += weight.numel();
+  }
+  Flat flat{at::zeros({elements}, weights[0].options().dtype(at::kHalf)), {}};
+  int64_t offset = 0;
+  for (const auto& weight : weights) {
+    flat.views.push_back([&] {
+      const at::AutoDispatchBelowADInplaceOrView past_autograd;
+      return flat.buffer.narrow(0, offset, weight.numel()).view(weight.sizes());
+    }());
+    flat.views.back().copy_(weight);
+    offset += weight.numel();
+  }
+  return flat;
+}
+
+// Autocast takes half precision for recurrent layers, also where bfloat16 was asked for (the same file). A CPU build lacks its
+// kernel, and that of a CUDA build would ask cuDNN how the buffer is laid out, so it is passed over.
+template <typename... Settings>
+auto call_cudnn(
+    const at::Tensor& input, at::TensorList weights, int64_t weights_a_layer, const at::Tensor& hx, const at::Tensor& cx,
+    Settings... settings) {
+  if (!at::autocast::is_autocast_enabled(at::kCUDA)) {
+    return at::_cudnn_rnn(input, weights, weights_a_layer, {}, hx, cx, settings...);
+  }
+  const c10::impl::ExcludeDispatchKeyGuard past_autocast(c10::DispatchKey::AutocastCUDA);
+  const auto cast = [](const at::Tensor& tensor) {
+    return tensor.defined() ? at::autocast::cached_cast(at::kHalf, tensor, at::kCUDA) : tensor;
+  };
+  Flat flat;
+  if (at::autocast::is_eligible(weights[0], at::kCUDA) && weights[0].scalar_type() != at::kHalf) {
+    flat = cast_into_one_buffer(weights);
+    weights = flat.views;
+  }
+  return at::_cudnn_rnn(cast(input), weights, weights_a_layer, flat.buffer, cast(hx), cast(cx), settings...);
+}
 
 template <Cell cell>
 void run_rnn(
     at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& hx, at::TensorList weights, bool biases,
     int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
-  const auto results = at::_cudnn_rnn(
-      input, weights, biases ? 4 : 2, {}, hx, {}, cell, hx.size(2), 0, layers, batch_first, dropout, train, bidirectional, {}, {});
+  const auto results = call_cudnn(
+      input, weights, biases ? 4 : 2, hx, {}, cell, hx.size(2), 0, layers, batch_first, dropout, train, bidirectional,
+      at::IntArrayRef{}, kNoDropoutState);
   output = std::get<0>(results);
   hy = std::get<1>(results);
 }
@@ -224,8 +274,9 @@ void run_packed_rnn(
     at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& batch_sizes, const at::Tensor& hx,
     at::TensorList weights, bool biases, int64_t layers, double dropout, bool train, bool bidirectional) {
   const at::IntArrayRef sizes(batch_sizes.const_data_ptr<int64_t>(), batch_sizes.numel());
-  const auto results = at::_cudnn_rnn(
-      input, weights, biases ? 4 : 2, {}, hx, {}, cell, hx.size(2), 0, layers, false, dropout, train, bidirectional, sizes, {});
+  const auto results = call_cudnn(
+      input, weights, biases ? 4 : 2, hx, {}, cell, hx.size(2), 0, layers, false, dropout, train, bidirectional, sizes,
+      kNoDropoutState);
   output = std::get<0>(results);
   hy = std::get<1>(results);
 }
@@ -236,9 +287,9 @@ void lstm(
   const auto& hx = hidden[0];
   const auto& cx = hidden[1];
   const int64_t projection = hx.size(2) == cx.size(2) ? 0 : hx.size(2);
-  const auto results = at::_cudnn_rnn(
-      input, weights, (biases ? 4 : 2) + (projection ? 1 : 0), {}, hx, cx, kLstm, cx.size(2), projection, layers, batch_first,
-      dropout, train, bidirectional, batch_sizes, {});
+  const auto results = call_cudnn(
+      input, weights, (biases ? 4 : 2) + (projection ? 1 : 0), hx, cx, kLstm, cx.size(2), projection, layers, batch_first,
+      dropout, train, bidirectional, batch_sizes, kNoDropoutState);
   output = std::get<0>(results);
   hy = std::get<1>(results);
   cy = std::get<2>(results);

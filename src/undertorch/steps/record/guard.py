@@ -4,18 +4,14 @@ Building asks for torch's headers and a C++ compiler, not for torch itself: the 
 """
 
 import ctypes
-import hashlib
 import importlib.util
-import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from undertorch.steps.record.errors import NoCompiler, NoTorch
+from undertorch.steps.record import native
+from undertorch.steps.record.errors import NoTorch
 
 SOURCE = Path(__file__).with_name("guard.cpp")
 EXPORTS = Path(__file__).with_name("guard.exports")
@@ -80,62 +76,36 @@ def torch_folder() -> Path:
 def build_guard(progress: Callable[[str], None] | None = None) -> Path:
     """The guard's library for the torch that is installed, built where it is missing. Raises NoTorch or NoCompiler."""
     folder = torch_folder()
-    path = cache() / f"guard-{_key(folder)}.so"
-    if path.exists():
-        return path
-    compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise NoCompiler(
-            "Recording a script without a GPU needs a C++ compiler once, and there is none: install g++ or clang++."
+
+    def make(target: Path) -> None:
+        command = native.compiler(
+            "CXX",
+            COMPILERS,
+            "Recording a script without a GPU needs a C++ compiler once, and there is none: install g++ or clang++.",
         )
-    if progress:
-        progress("compiling the guard that lets torch run without a GPU (once, some seconds)")
-    # Built aside and renamed: a second process that builds at the same time writes the same bytes, and none sees half
-    # of them.
-    descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    os.close(descriptor)
-    try:
-        _compile(compiler, folder, Path(aside))
-        Path(aside).replace(path)
-    finally:
-        Path(aside).unlink(missing_ok=True)
-    return path
+        if progress:
+            progress("compiling the guard that lets torch run without a GPU (once, some seconds)")
+        native.compiled(
+            [*command, *_arguments(folder, target)],
+            "CXX",
+            f"The guard that lets torch run without a GPU does not compile with {command[0]} (it takes C++20)",
+        )
+
+    return native.kept("guard", _depends(folder), make)
 
 
-def _compile(compiler: str, folder: Path, target: Path) -> None:
-    command = [
-        *compiler.split(),
+def _arguments(folder: Path, target: Path) -> tuple[str, ...]:
+    return (
         *("-O1", "-shared", "-fPIC", "-std=c++20", f"-D_GLIBCXX_USE_CXX11_ABI={CXX11_ABI}"),
         *(f"-I{folder / 'include'}", f"-I{folder / 'include/torch/csrc/api/include'}"),
         *(str(SOURCE), "-o", str(target)),
         *(f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{folder / 'lib'}"),
         *(() if platform.system() == "Darwin" else (f"-Wl,--version-script={EXPORTS}",)),
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise NoCompiler(f"The C++ compiler {compiler} (named in CXX) cannot be run: {error.strerror}.") from error
-    if done.returncode:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        raise NoCompiler(
-            f"The guard that lets torch run without a GPU does not compile with {compiler} (it takes C++20): {first}"
-        )
+    )
 
 
-def _key(folder: Path) -> str:
+def _depends(folder: Path) -> tuple[bytes, ...]:
     """What the library depends on: torch's build, the machine, the ABI and the guard's own source."""
-    version = (folder / "version.py").read_bytes()
-    parts = (version, str(folder), platform.machine(), str(CXX11_ABI), SOURCE.read_bytes(), EXPORTS.read_bytes())
-    return hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)).hexdigest()[
-        :20
-    ]
-
-
-def cache() -> Path:
-    """The user's cache; a new folder where that cannot be written, since one others can write to cannot be trusted."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undertorch"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="undertorch-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="undertorch-"))
+    build = (folder / "version.py").read_bytes()
+    place = (str(folder), platform.machine(), str(CXX11_ABI))
+    return (build, *(part.encode() for part in place), SOURCE.read_bytes(), EXPORTS.read_bytes())

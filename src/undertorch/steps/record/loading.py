@@ -13,17 +13,14 @@ from torch.utils.data import DataLoader, dataloader
 from torch.utils.data._utils import worker
 
 from undertorch.steps.record.patching import put
+from undertorch.steps.record.samples import Samples
 
 
-def install() -> None:
+def install(samples: Samples) -> None:
     """Loads in this process, whatever `num_workers` says. Call once."""
-    put(DataLoader, "_get_iterator", _iterate)
+    put(DataLoader, "_get_iterator", lambda loader: InProcess(loader, samples))
     # The number of processors is not asked for workers that are never started.
     put(DataLoader, "check_worker_number_rationality", lambda loader: None)
-
-
-def _iterate(loader: DataLoader[Any]) -> "InProcess":
-    return InProcess(loader)
 
 
 class _AsOne:
@@ -43,9 +40,10 @@ class _AsOne:
 class InProcess(dataloader._SingleProcessDataLoaderIter):
     """Iterates a loader in this process; where it has workers, its dataset runs as in the first of them."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: DataLoader[Any], samples: Samples) -> None:
         enter: Any = super().__init__
         enter(_AsOne(loader))
+        self._samples = samples
         self._first: Any = None
         if loader.num_workers:
             self._first = worker.WorkerInfo(
@@ -57,7 +55,15 @@ class InProcess(dataloader._SingleProcessDataLoaderIter):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch of persistent workers: an iterable dataset begins again."""
-        InProcess.__init__(self, loader)
+        InProcess.__init__(self, loader, self._samples)
+
+    def _next_index(self) -> Any:
+        """The samples that are fetched next. An iterable dataset may have fewer left."""
+        following: Any = super()._next_index
+        index = following()
+        counts = isinstance(index, list | tuple) and self._dataset_kind == dataloader._DatasetKind.Map
+        self._samples.loaded(len(index) if counts else None)
+        return index
 
     def _next_data(self) -> Any:
         following: Any = super()._next_data

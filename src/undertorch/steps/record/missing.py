@@ -18,9 +18,12 @@ def _like(tensor: torch.Tensor, fakes: Fakes) -> torch.Tensor:
 
 
 def _cudnn_rnn(call: Call, fakes: Fakes) -> Any:
-    """torch's own rule, with an empty buffer of the weights: on a GPU they lie in it already."""
+    """torch's own rule, with an empty buffer of the weights: on a GPU they lie in it already. Cells without a second
+    state have an empty one, which that rule gives a dtype of its own.
+    """
     output, hy, cy, reserve, _ = fakes.run(call.func, call.types, call.args, call.named)
-    return output, hy, cy, reserve, fakes.empty((0,), output.dtype, output.device)
+    empty = fakes.empty((0,), output.dtype, output.device)
+    return output, hy, empty if call.args[5] is None else cy, reserve, empty
 
 
 def _cudnn_rnn_backward(call: Call, fakes: Fakes) -> Any:

@@ -10,14 +10,17 @@ from torch import nn
 
 from undertorch.steps.record.patching import put
 
-Called = Callable[[nn.Module], None]
+Arguments = tuple[object, ...]
+Named = dict[str, object]
 
 
 class Modules:
     """Follows the calls of nn.Modules; each thread has its own stack of calls."""
 
-    def __init__(self, called: Called, root_called: Callable[[tuple[object, ...], dict[str, object]], None]) -> None:
-        """`called` is told of each call; `root_called` of each that is no part of another's, with its arguments."""
+    def __init__(
+        self, called: Callable[[nn.Module, Arguments, Named], None], root_called: Callable[[Arguments, Named], None]
+    ) -> None:
+        """`called` is told of each call; `root_called` before it of each that is no part of another's."""
         self._called = called
         self._root_called = root_called
         self._paths: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
@@ -63,7 +66,7 @@ class Modules:
         """Path of a parameter; None where no module that was called holds it."""
         return self._parameters.get(id(parameter))
 
-    def _enter(self, module: nn.Module, arguments: tuple[object, ...], named: dict[str, object]) -> None:
+    def _enter(self, module: nn.Module, arguments: Arguments, named: Named) -> None:
         stack = self._stack
         if module not in self._paths:
             self._name(stack[0] if stack else module)
@@ -73,7 +76,7 @@ class Modules:
                 self._parameters.setdefault(id(parameter), _plain(path))
             self._calls.trains = torch.is_grad_enabled()
             self._root_called(arguments, named)
-        self._called(module)
+        self._called(module, arguments, named)
         stack.append(module)
 
     def _name(self, root: nn.Module) -> None:

@@ -163,6 +163,19 @@ class Recorder(TorchDispatchMode):
             moment = self._moment(name, namespace, tensors, place, node, trains, by_hand=False)
             self._keep(name, "", moment, self._phases.phase(moment), place, arguments, (), ())
 
+    def called(
+        self,
+        name: str,
+        tensors: Sequence[torch.Tensor] = (),
+        arguments: tuple[Argument, ...] = (),
+        outputs: tuple[TensorRef, ...] = (),
+    ) -> None:
+        """What the script had CUDA do past ATen that is no kernel: a wait, a copy. Autograd has no part in it."""
+        place = self._places.look(sys._getframe(1))
+        with self._one_at_a_time:
+            moment = self._moment(name, "", tensors, place, self._backward.node(), trains=False, by_hand=False)
+            self._keep(name, "", moment, self._phases.phase(moment), place, arguments, outputs, ())
+
     def _record(
         self,
         func: torch._ops.OpOverload,
@@ -270,9 +283,12 @@ class Recorder(TorchDispatchMode):
         module = None if op is None else op.module
         if node.parameter is not None:
             module = self._modules.parameter(node.parameter) or module
-        if op is None:
-            return None, place, module
-        return forward, Place(where=op.where, chain=op.chain, doing=place.doing), module
+        called = self._backward.function_of(node)
+        if called is not None and called.where is not None:
+            place = Place(where=called.where, chain=called.chain, doing=place.doing)
+        elif op is not None:
+            place = Place(where=op.where, chain=op.chain, doing=place.doing)
+        return (None if op is None else forward), place, module
 
     def _outputs(self, func: torch._ops.OpOverload, result: Any) -> tuple[TensorRef | None, ...]:
         """Results, lists flattened; what is no tensor (a number) is left out."""

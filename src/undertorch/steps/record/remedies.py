@@ -1,7 +1,9 @@
 """What to do about the errors with which scripts end that are no fault of theirs: one sentence each."""
 
+import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from undertorch.steps.record.values import EndlessLoop
 
@@ -11,6 +13,7 @@ GPU_PACKAGES = {
     "apex": f"apex {NO_BUILD}: torch has its parts by now (AdamW(fused=True), nn.LayerNorm, torch.autocast).",
     "bitsandbytes": "bitsandbytes is not installed here, and its kernels would not run: take torch.optim's optimizer"
     " and an unquantized model in its place.",
+    "awq": f"AutoAWQ {NO_BUILD}: take an unquantized model in its place.",
     "causal_conv1d": f"causal_conv1d {NO_BUILD}: import it in a try, and fall back on nn.Conv1d.",
     "deepspeed": "deepspeed is not installed here, and its engine hides the loop: run the script's plain loop.",
     "flash_attn": f"flash_attn {NO_BUILD}: F.scaled_dot_product_attention takes the same kernels"
@@ -18,9 +21,46 @@ GPU_PACKAGES = {
     "flash_attn_interface": f"FlashAttention 3 {NO_BUILD}: F.scaled_dot_product_attention stands in for it.",
     "mamba_ssm": f"mamba_ssm {NO_BUILD}: import it in a try, and fall back on plain torch.",
     "transformer_engine": f"transformer_engine {NO_BUILD}: take nn.Linear and nn.LayerNorm in its place.",
+    "vllm": f"vllm {NO_BUILD}: take the layers of torch or of Hugging Face in its place.",
     "xformers": f"xformers {NO_BUILD}: F.scaled_dot_product_attention stands in for its memory_efficient_attention.",
 }
-"""By the name of a package that needs a GPU, what to do where it is not installed."""
+"""By the name of a package that needs a GPU, what to do where it is not installed, or not built."""
+
+EXTENSIONS = {
+    "amp_C": "apex",
+    "apex_C": "apex",
+    "awq_ext": "awq",
+    "causal_conv1d_cuda": "causal_conv1d",
+    "distributed_adam_cuda": "apex",
+    "dropout_layer_norm": "flash_attn",
+    "fast_layer_norm": "apex",
+    "fast_multihead_attn": "apex",
+    "flash_attn_2_cuda": "flash_attn",
+    "flash_attn_3": "flash_attn_interface",
+    "flash_attn_3_cuda": "flash_attn_interface",
+    "flash_attn_cuda": "flash_attn",
+    "fused_adam_cuda": "apex",
+    "fused_dense_cuda": "apex",
+    "fused_dense_lib": "flash_attn",
+    "fused_layer_norm_cuda": "apex",
+    "fused_lamb_cuda": "apex",
+    "fused_weight_gradient_mlp_cuda": "apex",
+    "mlp_cuda": "apex",
+    "rotary_emb": "flash_attn",
+    "scaled_masked_softmax_cuda": "apex",
+    "scaled_upper_triang_masked_softmax_cuda": "apex",
+    "selective_scan_cuda": "mamba_ssm",
+    "syncbn": "apex",
+    "transformer_engine_torch": "transformer_engine",
+    "xentropy_cuda": "apex",
+    "xentropy_cuda_lib": "flash_attn",
+}
+"""Modules that these packages compile and keep beside themselves (their setup.py), by the package: it is installed, and
+was not built with CUDA.
+"""
+
+CUDA_LIBRARY = re.compile(r"\blib(cu|nv|nccl)[\w+-]*\.so|\blibbitsandbytes\w*\.so|bitsandbytes native library")
+"""In an error's text: a library of CUDA, or one that is linked against it, cannot be loaded."""
 
 
 def remedy(error: BaseException) -> str | None:
@@ -32,10 +72,48 @@ def _missing_package(error: BaseException) -> str | None:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]
-    known = GPU_PACKAGES.get(package)
-    if known is not None:
-        return known
     return f"Install {package} into the Python that undertorch runs in, as the script's own."
+
+
+def _needs_a_gpu(error: BaseException) -> str | None:
+    """A package that is built with CUDA's compiler: absent, or there without its compiled part or CUDA's libraries."""
+    for one in _with_causes(error):
+        lacks_cuda = isinstance(one, ImportError | OSError | RuntimeError) and CUDA_LIBRARY.search(str(one)) is not None
+        if not lacks_cuda and (not isinstance(one, ImportError) or "cannot import name" in str(one)):
+            continue
+        names = [_package(one.name)] if isinstance(one, ImportError) and one.name is not None else []
+        # What loads a library by hand names no module: the package is the one whose file asked for it.
+        names += _packages_running(one) if lacks_cuda else []
+        known = next((GPU_PACKAGES[name] for name in names if name in GPU_PACKAGES), None)
+        if known is not None:
+            return known
+        if names and (lacks_cuda or names[0].endswith("_cuda")):
+            return f"{names[0]} {NO_BUILD}: import it in a try, and fall back on torch's own ops."
+    return None
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised from."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _package(module: str) -> str:
+    """The package that a module is of, or that it was compiled for."""
+    top = module.partition(".")[0]
+    return EXTENSIONS.get(top, top)
+
+
+def _packages_running(error: BaseException) -> list[str]:
+    """The installed packages whose code an error passed through, the innermost first."""
+    files = [Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [
+        file.parts[file.parts.index("site-packages") + 1].removesuffix(".py")
+        for file in reversed(files)
+        if "site-packages" in file.parts and "torch" not in file.parts
+    ]
 
 
 def _relative_import(error: BaseException) -> str | None:
@@ -122,6 +200,7 @@ def _too_large(error: BaseException) -> str | None:
 
 
 RULES: tuple[Callable[[BaseException], str | None], ...] = (
+    _needs_a_gpu,
     _missing_package,
     _relative_import,
     _no_weights,

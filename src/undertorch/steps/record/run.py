@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import undertorch
 from undertorch.records import Environment, Op, Recording
-from undertorch.steps.record import processes, threads, triton
+from undertorch.steps.record import kernels, processes, threads, triton
 from undertorch.steps.record.attention import AttentionChoice
 from undertorch.steps.record.backward import Backward
 from undertorch.steps.record.boundaries import Boundaries
@@ -27,12 +28,15 @@ from undertorch.steps.record.overlay import saving
 from undertorch.steps.record.overlay.begin import begin
 from undertorch.steps.record.phases import Phases, mark
 from undertorch.steps.record.places import Places
+from undertorch.steps.record.reached import writer
 from undertorch.steps.record.recorder import Recorder
 from undertorch.steps.record.refs import Refs
+from undertorch.steps.record.samples import Samples
 from undertorch.steps.record.script import run_script
 from undertorch.steps.record.storages import Storages
 from undertorch.steps.record.substitutes import substitute
 from undertorch.steps.record.tape import Cut, Tape
+from undertorch.steps.record.to_host import ToHost
 from undertorch.steps.record.values import Values
 
 PLUMBING = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "triton")
@@ -66,7 +70,7 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
     changes = begin(request.scratch, request.room, places)
     watch = Watch(request, guard, places, found)
     watch.notes.also(changes.assumptions)
-    saving.install(watch.notes)
+    saving.install(watch.notes, watch.to_host)
     try:
         with watch.recorder:
             run_script(request.script, request.arguments, request.module)
@@ -80,7 +84,7 @@ def stand_in(request: Request, guard: Guard) -> None:
     """Puts all in place that stands in for the GPU, for as long as the process lives. Its steps are nobody's."""
     guard.install()
     watch = Watch(request, guard, Places(INSIDE, mark, Path.cwd()), lambda outcome: None)
-    saving.install(watch.notes)
+    saving.install(watch.notes, watch.to_host)
     enter: Any = watch.recorder.__enter__
     enter()
 
@@ -99,9 +103,11 @@ class Watch:
         tape = Tape()
         fakes = Fakes()
         given = {(places.name(one.file or request.script) or "", one.line): one.value for one in request.assumed}
-        self._values = values = Values(facts, notes, given, places.name(request.script))
+        self._values = values = Values(facts, notes, places, given, places.name(request.script))
         phases = Phases()
-        self._boundaries = boundaries = Boundaries(request.step, tape, storages, phases, places, self._complete)
+        self._boundaries = boundaries = Boundaries(
+            request.step, tape, storages, phases, places, self._complete, writer(request.reached)
+        )
         backward = Backward(
             guard,
             started=(boundaries.backward_started, phases.backward_started, values.backward_started),
@@ -111,23 +117,34 @@ class Watch:
         self._backwards = 0
         boundaries.in_backward = lambda: backward.runs
 
-        def model_called(arguments: tuple[object, ...], named: dict[str, object]) -> None:
-            if torch.is_grad_enabled() and not backward.runs:
-                tape.called(phases.next_microbatch, leading_dimension(arguments, named))
+        samples = Samples()
 
-        modules = Modules(phases.module_called, model_called)
-        functions = Functions()
+        def model_called(arguments: tuple[object, ...], named: dict[str, object]) -> None:
+            batch = samples.called(arguments, named)
+            if torch.is_grad_enabled() and not backward.runs:
+                tape.called(phases.next_microbatch, batch)
+
+        def module_called(module: nn.Module, arguments: tuple[object, ...], named: dict[str, object]) -> None:
+            phases.module_called(module)
+            batch = samples.layer_called(module, arguments, named)
+            if batch is not None and torch.is_grad_enabled() and not backward.runs:
+                tape.called_with(batch)
+
+        modules = Modules(module_called, model_called)
+        functions = Functions(backward, tape, places)
         for followed in (modules, functions, backward, boundaries):
             followed.follow()
         processes.install(notes, request.path)
-        substitute(request.gpu, fakes, values, storages, notes, places)
         execution = Execution(fakes, facts, values, AttentionChoice(request.gpu))
         self.recorder = Recorder(
             fakes, execution, places, modules, functions, backward, phases, storages, tape, boundaries
         )
         """The mode under which the run goes on."""
+        self.to_host = ToHost(self.recorder, storages)
+        substitute(request.gpu, fakes, values, storages, notes, places, samples, self.to_host)
         threads.follow(self.recorder, places, (backward.thread_begins, fakes.begin_thread))
-        triton.install(request.gpu, self.recorder, facts, Refs(storages), notes)
+        for own in (triton, kernels):
+            own.install(request.gpu, self.recorder, facts, Refs(storages), notes)
 
     def _look_for_the_gpu(self) -> None:
         """A script that trains on the CPU, perhaps until its loss is small, is not waited for."""
@@ -186,14 +203,6 @@ def outcome(request: Request, step: int, cut: Cut, values: Values, notes: Notes,
             environment=environment(request, step, cut.ops, places),
         )
     )
-
-
-def leading_dimension(arguments: tuple[object, ...], named: dict[str, object]) -> int | None:
-    """Of the first tensor among a model's arguments that has one."""
-    for value in (*arguments, *named.values()):
-        if isinstance(value, torch.Tensor) and value.dim():
-            return value.shape[0]
-    return None
 
 
 def environment(request: Request, step: int, ops: tuple[Op, ...], places: Places) -> Environment:

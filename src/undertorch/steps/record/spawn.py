@@ -14,6 +14,7 @@ from undertorch.steps.record.assume import assumed
 from undertorch.steps.record.exchange import INTERRUPTED, LOST, Outcome, Request
 from undertorch.steps.record.guard import build_guard
 from undertorch.steps.record.overlay.scratch import Scratch
+from undertorch.steps.record.reached import said
 
 
 def record(
@@ -39,7 +40,8 @@ def record(
     module = None if script.is_file() else str(script)
     file = script if module is None else module_file(module)
     if file is None:
-        raise errors.MissingScript(f"{script}: there is no such file; name the training script to run.")
+        what = "it is a folder" if script.is_dir() else "there is no such file"
+        raise errors.MissingScript(f"{script}: {what}; name the training script to run.")
     if step < 1:
         raise errors.RecordError(f"Steps are counted from 1, so there is no step {step}.")
     answers = assumed(assume or {})
@@ -59,9 +61,11 @@ def record(
             outcome=str(scratch.folder / "outcome"),
             path=str(scratch.folder / "request"),
             scratch=str(scratch.folder),
+            reached=str(scratch.folder / "outcome.step") if progress else "",
             room=scratch.room,
         )
-        status = _run(request, scratch)
+        with said(request.reached, file.name, step, progress):
+            status = _run(request, scratch)
         return _result(request, status)
 
 

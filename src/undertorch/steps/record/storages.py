@@ -84,6 +84,11 @@ class Storages:
             self._size(entry, storage.nbytes())
         return entry.number
 
+    def unseen(self) -> int:
+        """A number for a storage that no tensor of this run lies in."""
+        self._numbers += 1
+        return self._numbers - 1
+
     def forget_most(self) -> None:
         """The most that is alive counts from now on."""
         for gauge in (*self.bytes.values(), *self.blocks.values()):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from undertorch.records import Memory, MemorySample, Op, Origin, Phase
+from undertorch.steps.record.samples import Batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class ModelCall:
     op: int
     """Id of the next Op."""
     microbatch: int
-    samples: int | None
+    batch: Batch | None
+    """None: it was called without one."""
 
 
 class Tape:
@@ -56,9 +58,13 @@ class Tape:
         del self._live[number - self._base :]
         self.next = number
 
-    def called(self, microbatch: int, samples: int | None) -> None:
-        """A model is called with so many samples in a microbatch."""
-        self._calls.append(ModelCall(op=self.next, microbatch=microbatch, samples=samples))
+    def called(self, microbatch: int, batch: Batch | None) -> None:
+        """A model is called in a microbatch."""
+        self._calls.append(ModelCall(op=self.next, microbatch=microbatch, batch=batch))
+
+    def called_with(self, batch: Batch) -> None:
+        """The model that was called last is found to have been called with this."""
+        self._calls[-1] = replace(self._calls[-1], batch=batch)
 
     def op(self, number: int) -> Op | None:
         """The Op of that id; None where it is no longer kept."""
@@ -174,9 +180,10 @@ def _memory(live: Sequence[int], start_bytes: int) -> Memory:
 
 
 def _samples(calls: Sequence[ModelCall], beginnings: Mapping[int, int]) -> int | None:
-    """Each microbatch counts by the model call that it begins with."""
-    first: dict[int, int] = {}
+    """Each microbatch counts by the model call that it begins with. None where one of them is unknown."""
+    first: dict[int, int | None] = {}
     for call in calls:
-        if call.samples is not None and call.op >= beginnings.get(call.microbatch, call.op + 1):
-            first.setdefault(call.microbatch, call.samples)
-    return sum(first.values()) if first else None
+        if call.batch is not None and call.op >= beginnings.get(call.microbatch, call.op + 1):
+            first.setdefault(call.microbatch, call.batch.samples)
+    counts = [count for count in first.values() if count is not None]
+    return sum(counts) if counts and len(counts) == len(first) else None

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import _tensor_str, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import parameter as parameters
 
@@ -31,8 +31,6 @@ def install(fakes: Fakes, values: Values, places: Places) -> None:
     put(FakeTensor, "as_subclass", _as_subclass)
     put(torch.Tensor, "_make_subclass", staticmethod(_make_subclass(torch.Tensor._make_subclass)))
     put(UninitializedTensorMixin, "materialize", _materialize)
-    put(FakeTensor, "__repr__", _text)
-    put(FakeTensor, "__format__", _format)
     put(FakeTensor, "data_ptr", _address)
     for home in (torch.Tensor, FakeTensor):
         put(home, "record_stream", lambda tensor, stream: None)
@@ -46,7 +44,10 @@ def _turn_into_values(values: Values, places: Places) -> None:
         return values.each(tensor, places.look(sys._getframe(1)).where, how)
 
     def listed(tensor: torch.Tensor) -> Any:
-        return tensor.item() if tensor.dim() == 0 else _nested(tensor.shape, number(tensor, "tolist()"))
+        if tensor.dim() == 0:
+            return tensor.item()
+        _to_host(tensor)
+        return _nested(tensor.shape, number(tensor, "tolist()"))
 
     def array(tensor: torch.Tensor, *, force: bool = False) -> Any:
         if tensor.device.type != "cpu" and not force:
@@ -56,6 +57,7 @@ def _turn_into_values(values: Values, places: Places) -> None:
             )  # torch's own words, here and below
         if tensor.requires_grad and not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        _to_host(tensor)
         one = torch.full((), number(tensor, "numpy()"), dtype=tensor.dtype)
         spread = one.expand(tensor.shape)
         large = tensor.numel() * tensor.element_size() >= LARGEST_ARRAY
@@ -65,9 +67,34 @@ def _turn_into_values(values: Values, places: Places) -> None:
         found = array(tensor)
         return found if dtype is None else found.astype(dtype)
 
+    def text(tensor: torch.Tensor) -> str:
+        """What `print` shows: everything but the values, which do not exist."""
+        if tensor.device.type == "cuda" and tensor.numel() and tensor.layout == torch.strided:
+            values.shown(places.look(sys._getframe(1)).where)
+            with torch.no_grad():
+                shown = tensor.detach()
+                summarized = shown.numel() > _tensor_str.PRINT_OPTS.threshold
+                _to_host(_tensor_str.get_summarized_data(shown) if summarized else shown)
+        return f"tensor(..., device='{tensor.device}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+
+    def formatted(tensor: torch.Tensor, spec: str) -> str:
+        """As torch has it: a scalar is asked for its value, which a parameter is not."""
+        if tensor.dim() == 0 and (spec or not isinstance(tensor, nn.Parameter)):
+            return format(tensor.item(), spec)
+        return object.__format__(tensor, spec)
+
+    put(FakeTensor, "__repr__", text)
+    put(FakeTensor, "__format__", formatted)
     put(FakeTensor, "tolist", listed)
     put(FakeTensor, "numpy", array)
     put(FakeTensor, "__array__", array_of)
+
+
+def _to_host(tensor: torch.Tensor) -> None:
+    """A GPU's is copied to the host first, which the CPU waits for."""
+    if tensor.device.type == "cuda":
+        with torch.no_grad():
+            tensor.detach().cpu()
 
 
 def _nested(shape: Sequence[int], value: Any) -> Any:
@@ -211,12 +238,3 @@ def _apply_to_child(child: Any, fn: Callable[[torch.Tensor], torch.Tensor]) -> N
 def _address(tensor: torch.Tensor) -> int:
     """Different for what lies apart, the same for what is shared: what scripts compare addresses for."""
     return int(tensor.untyped_storage()._cdata + tensor.storage_offset() * tensor.element_size())
-
-
-def _text(tensor: torch.Tensor) -> str:
-    """What `print` shows: everything but the values, which do not exist."""
-    return f"tensor(..., device='{tensor.device}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
-
-
-def _format(tensor: torch.Tensor, spec: str) -> str:
-    return format(tensor.item(), spec) if tensor.dim() == 0 and spec else _text(tensor)

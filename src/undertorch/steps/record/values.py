@@ -7,6 +7,7 @@ values (`nonzero`, a boolean index), every element is taken to be meant, or the 
 would give (a mixture of experts).
 """
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -17,15 +18,25 @@ from torch._subclasses.fake_tensor import FakeTensor
 from undertorch.records import Where
 from undertorch.steps.record.calls import Answer, Call
 from undertorch.steps.record.facts import Fact, Facts, Number
+from undertorch.steps.record.loops import waits
 from undertorch.steps.record.notes import Notes
+from undertorch.steps.record.places import Places
 
 UNCOMPUTED = "without a GPU no values are computed"
 
 
+SHOWN = (
+    "a tensor of the GPU is turned into text: its copy to the host is recorded, and none of the small kernels that a"
+    " GPU runs besides to lay the text out."
+)
 MOST_TRUTHS = 10_000
-"""Of questions whether something is true, asked at one line between two backwards: so many make an endless loop."""
+"""Of questions whether something is true, asked at one line in a `while` between two backwards: so many make an endless
+loop.
+"""
 MOST_VALUES = 200_000
 """Of questions for a value, which scripts ask more often (each token of a batch)."""
+MOST_IN_A_FOR = 2_000_000
+"""Of questions in a `for`, which ends by itself unless it goes through something endless: each row of a data set."""
 
 
 class EndlessLoop(RuntimeError):
@@ -42,16 +53,26 @@ class EndlessLoop(RuntimeError):
 class Values:
     """Answers what is asked of fake tensors, and notes each answer."""
 
-    def __init__(self, facts: Facts, notes: Notes, given: Mapping[tuple[str, int], Number], script: str | None) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        notes: Notes,
+        places: Places,
+        given: Mapping[tuple[str, int], Number],
+        script: str | None,
+    ) -> None:
         """`given`: the user's own answers by file and line. `script`: the file whose lines need no name."""
         self._facts = facts
         self._notes = notes
+        self._places = places
         self._given = given
         self._script = script
         self.unused = set(given)
         """Places of the user's answers at which nothing was asked so far."""
         self._asked: Counter[Where | None] = Counter()
         """How often a value was asked for at a line since the last backward."""
+        self._ending: set[Where] = set()
+        """Lines that many were asked for at, in loops that end by themselves."""
 
     def backward_started(self) -> None:
         """What was asked before it was no endless loop."""
@@ -114,23 +135,35 @@ class Values:
             taken, other = str(value).lower(), str(not value).lower()
             what = f"a tensor's truth is asked for, and {UNCOMPUTED}; {taken} was answered, so one arm was not taken"
             return Answer(result=value, assumed=(self.assume(what, other, call),))
-        what = f"a tensor's value is asked for, and {UNCOMPUTED}; {value} was answered"
+        given = call.where is not None and (call.where.file, call.where.line) in self._given
+        made_up = "" if given else ", which is made up"
+        what = f"a tensor's value is asked for, and {UNCOMPUTED}; {value} was answered{made_up}"
         return Answer(result=value, assumed=(self.assume(what, "VALUE", call),))
 
     def _count_question(self, call: Call, truth: bool) -> None:
         """Ends a loop whose end hangs on a value that never changes. Raises EndlessLoop."""
         where = call.where
         self._asked[where] += 1
-        if where is not None and self._asked[where] > (MOST_TRUTHS if truth else MOST_VALUES):
+        most = MOST_IN_A_FOR if where in self._ending else MOST_TRUTHS if truth else MOST_VALUES
+        if where is None or self._asked[where] <= most:
+            return
+        if where in self._ending or waits(sys._getframe(1), lambda file: self._places.name(file) is not None):
             raise EndlessLoop(where.file, where.line, self._asked[where] - 1)
+        self._ending.add(where)
 
     def each(self, tensor: torch.Tensor, where: Where | None, how: str) -> Any:
         """The value that stands for each element of a tensor that is turned into a list or an array."""
         value = _as(tensor.dtype, self._facts.value(tensor))
         if not self._facts.certain(tensor):
-            what = f"{tensor.numel()} values are asked for by {how}, and {UNCOMPUTED}; each was answered as {value}"
-            self._notes.note(f"{what}.", where)
+            many = tensor.numel() != 1
+            asked = f"{tensor.numel()} values are" if many else "a value is"
+            answered = f"each was answered as {value}" if many else f"{value} was answered, which is made up"
+            self._notes.note(f"{asked} asked for by {how}, and {UNCOMPUTED}; {answered}.", where)
         return value
+
+    def shown(self, where: Where | None) -> None:
+        """A tensor is turned into text: what is recorded of that is less than what a GPU runs for it."""
+        self._notes.note(SHOWN, where)
 
 
 def _as(dtype: torch.dtype, value: Number) -> Any:

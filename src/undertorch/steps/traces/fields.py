@@ -93,7 +93,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False):
     name: str = ""
     pid: int | float | str | None = None
     tid: int | float | str | None = None
-    ts: float = 0.0
+    ts: float | None = None
     """Start, in microseconds, from any moment."""
     dur: float | None = None
     args: Args | None = None

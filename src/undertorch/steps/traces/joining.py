@@ -25,6 +25,10 @@ MODULE = "nn.Module: "
 NOT_THE_USERS = ("torch/", "<", "accelerate/", "lightning/", "lightning_fabric/", "pytorch_lightning/", "triton/")
 """Begin the paths of files that call what the user wrote, or that the user's lines call."""
 
+GENERATED = re.compile(r"torchinductor_|(^|/)[a-z2-7]{2}/c[a-z2-7]{51}\.py$")
+"""In the path of a file that Inductor wrote: its own cache, or the hash that names such a file in any other
+(torch/_inductor/codecache.py, code_hash)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -55,9 +59,17 @@ class Joined:
         return None if correlation is None else self.launches.get(correlation)
 
     def call_of(self, on_gpu: Seen) -> Seen | None:
-        """The call that launched it, as a recorder of ATen's calls sees it: see `dispatched`."""
+        """The call that launched it, as a recorder of ATen's calls sees it: see `dispatched`.
+
+        Without one around it (a CUDA graph that is replayed, a Triton kernel of the user's) the launch itself, where
+        a Python function or an autograd node tells whose it is.
+        """
         innermost = self._innermost(on_gpu)
-        return None if innermost is None else dispatched(innermost)
+        if innermost is not None:
+            return dispatched(innermost)
+        launch = self.launch_of(on_gpu)
+        owned = any(around.kind is Is.PYTHON or around.name.startswith(NODE) for around in outwards(launch))
+        return launch if owned else None
 
     def _innermost(self, on_gpu: Seen) -> Seen | None:
         """The innermost call around its launch, otherwise the one that it names."""
@@ -154,7 +166,7 @@ def place(call: Seen) -> Place:
 
 def _users(file: str) -> bool:
     inside = "/" not in file and file.removesuffix(".py") in sys.stdlib_module_names
-    return not inside and not file.startswith(NOT_THE_USERS)
+    return not inside and not file.startswith(NOT_THE_USERS) and GENERATED.search(file) is None
 
 
 def backward_place(joined: Joined, backward: tuple[float, float] | None) -> Place:

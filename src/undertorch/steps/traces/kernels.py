@@ -5,8 +5,10 @@ from dataclasses import replace
 from undertorch import costs
 from undertorch.gpus.occupancy import occupancy
 from undertorch.records import Dim3, Gpu, Kernel, Kind, Limiter, Op, Origin
+from undertorch.records.kernels import OVER_LINK
 from undertorch.steps.traces.fields import Is, number
 from undertorch.steps.traces.names import short, told
+from undertorch.steps.traces.nesting import outwards
 from undertorch.steps.traces.reading import Seen
 
 COST_FAILS = (LookupError, TypeError, ValueError, AttributeError)
@@ -14,6 +16,9 @@ COST_FAILS = (LookupError, TypeError, ValueError, AttributeError)
 
 IN_THREADS = "hipExtModuleLaunchKernel"
 """Begins the name of the launch whose grid counts threads and not blocks (hip_ext.h, globalWorkSizeX)."""
+
+TRITON = "triton/runtime/"
+"""Begins the names of the Python functions that launch a Triton kernel."""
 
 PRODUCTS = (Kind.MATMUL, Kind.ATTENTION, Kind.CONVOLUTION)
 
@@ -27,6 +32,8 @@ def plain(on_gpu: Seen, launch: Seen | None) -> Kernel:
     if on_gpu.kind is not Is.KERNEL:
         return _by_driver(on_gpu, launch)
     kind, library = told(on_gpu.name)
+    if library == "unknown" and any(around.name.startswith(TRITON) for around in outwards(launch)):
+        library = "Triton"
     beside = args if launch is None or args.grid is not None else launch.args
     grid, block = _dim3(beside.grid), _dim3(beside.block)
     if launch is not None and launch.name.startswith(IN_THREADS) and grid is not None and block is not None:
@@ -55,6 +62,7 @@ def _by_driver(on_gpu: Seen, launch: Seen | None) -> Kernel:
     if moved is None and launch is not None:
         moved = number(launch.args.size)
     memset = on_gpu.kind is Is.MEMSET
+    once = memset or bool(OVER_LINK.search(on_gpu.name))
     return Kernel(
         name="Memset" if memset else on_gpu.name,
         kind=Kind.MEMSET if memset else Kind.MEMCPY,
@@ -62,7 +70,7 @@ def _by_driver(on_gpu: Seen, launch: Seen | None) -> Kernel:
         grid=None,
         block=None,
         geometry_origin=None,
-        min_bytes_read=None if moved is None else 0 if memset else moved,
+        min_bytes_read=None if moved is None else 0 if once else moved,
         min_bytes_written=moved,
         flops=0,
         bytes_origin=None if moved is None else Origin.MEASURED,

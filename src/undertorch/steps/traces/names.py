@@ -28,6 +28,16 @@ class Row:
 
 ROWS = (
     Row(pattern=r"nccl|rccl", kind=Kind.COLLECTIVE, library="NCCL"),
+    # Inductor: the first letters of the kind of loop, then what was fused (torch/_inductor/codegen/triton.py).
+    Row(pattern=r"^triton_tem_\w*(attention|sdpa)", kind=Kind.ATTENTION, library="Inductor"),
+    Row(pattern=r"^triton_tem_\w*convolution", kind=Kind.CONVOLUTION, library="Inductor"),
+    Row(pattern=r"^triton_(tem_|mm|bmm)", kind=Kind.MATMUL, library="Inductor"),
+    Row(pattern=r"^triton_(red|per|coo|mix)_\w*_softmax", kind=Kind.SOFTMAX, library="Inductor"),
+    Row(pattern=r"^triton_(red|per|coo|mix)_\w*(layer|rms|batch|group)_norm", kind=Kind.NORM, library="Inductor"),
+    Row(pattern=r"^triton_(red|per|coo|mix)_", kind=Kind.REDUCTION, library="Inductor"),
+    Row(pattern=r"^triton_spl_", kind=Kind.SCAN, library="Inductor"),
+    Row(pattern=r"^triton_(poi|for)_", kind=Kind.ELEMENTWISE, library="Inductor"),
+    Row(pattern=r"^triton_", kind=Kind.CUSTOM, library="Inductor"),
     Row(pattern=r"multimem|all_?reduce|all_?gather|reduce_scatter", kind=Kind.COLLECTIVE, library="PyTorch"),
     Row(pattern=r"cudnn.*sdpa|compute_dot_do_o|convert_dq_to_16bits", kind=Kind.ATTENTION, library="cuDNN"),
     Row(pattern=r"fmha_cutlass", kind=Kind.ATTENTION, library="PyTorch"),
@@ -68,7 +78,6 @@ ROWS = (
     Row(pattern=r"CatArray|_copy", kind=Kind.COPY, library="PyTorch"),
     Row(pattern=r"DeviceReduce", kind=Kind.REDUCTION, library="CUB"),
     Row(pattern=r"reduce_kernel", kind=Kind.REDUCTION, library="PyTorch"),
-    Row(pattern=r"triton_", kind=Kind.CUSTOM, library="Inductor"),
     Row(pattern=r"elementwise|multi_tensor_apply|max_pool|avg_pool|upsample", kind=Kind.ELEMENTWISE, library="PyTorch"),
 )
 """Tried from the top."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from undertorch.steps.traces import damage
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Event, File, Is, number
 from undertorch.steps.traces.mending import mended
 
@@ -60,7 +61,9 @@ class Trace:
     """As the driver calls it."""
     versions: dict[str, str]
     repaired: int
-    """Damaged events, and places in the text, that were mended."""
+    """Places in the text that were mended."""
+    damaged: tuple[Event, ...]
+    """Events that were left out, as their times cannot be."""
 
 
 def is_trace(path: Path) -> bool:
@@ -82,25 +85,11 @@ def read(path: Path) -> Trace:
         if file.schema is not None:
             raise BadTrace(f"{name} is a step that undertorch wrote, and no trace; `undertorch compare` reads those.")
         raise BadTrace(f"{name} is JSON without traceEvents, so it is no trace of torch.profiler.")
-    seen = []
-    for event in file.events:
-        kind = CATEGORIES.get(event.cat or "")
-        if event.ph != "X" or kind is None or event.dur is None:
-            continue
-        if event.dur < 0:
-            repaired += 1
-        lasts = max(event.dur, 0.0)
-        seen.append(
-            Seen(
-                kind=kind,
-                name=event.name,
-                start=event.ts,
-                end=event.ts + lasts,
-                lasts=lasts,
-                thread=(event.pid, event.tid),
-                args=event.args or Args(),
-            )
-        )
+    sound, damaged = damage.parted(file.events)
+    why = damage.why_not_trusted(sound, damaged)
+    if why is not None:
+        raise BadTrace(f"{name} is damaged: {why}; record it anew.")
+    seen = [one for event in sound if (one := _seen(event)) is not None]
     on_gpu = sorted((one for one in seen if one.kind in ON_GPU), key=lambda one: one.start)
     if not on_gpu:
         raise BadTrace(
@@ -119,6 +108,22 @@ def read(path: Path) -> Trace:
         gpu_name=next((each.name for each in file.devices if each.id == device and each.name), None),
         versions=_versions(file),
         repaired=repaired,
+        damaged=tuple(damaged),
+    )
+
+
+def _seen(event: Event) -> Seen | None:
+    kind = damage.kind(event)
+    if kind is None or event.ts is None or event.dur is None:
+        return None
+    return Seen(
+        kind=kind,
+        name=event.name,
+        start=event.ts,
+        end=event.ts + event.dur,
+        lasts=event.dur,
+        thread=(event.pid, event.tid),
+        args=event.args or Args(),
     )
 
 
@@ -149,6 +154,8 @@ def _decoded(data: bytes, name: str) -> tuple[File, int]:
             file = decoder.decode(data)
     except msgspec.ValidationError as error:
         raise BadTrace(f"{name} is JSON, but no trace of torch.profiler: {error}.") from error
+    except RecursionError as error:
+        raise BadTrace(f"{name} is JSON that nests deeper than any trace of torch.profiler.") from error
     except msgspec.DecodeError as error:
         why = "it ends in the middle" if TRUNCATED in str(error) else str(error)
         raise BadTrace(f"{name} is no trace that can be read: {why}.") from error
@@ -179,7 +186,7 @@ def _allocations(events: Iterable[Event]) -> Iterable[tuple[float, int]]:
     for event in events:
         if CATEGORIES.get(event.cat or "") is Is.MEMORY and event.args is not None:
             alive, device_type = number(event.args.allocated), number(event.args.device_type)
-            if alive is not None and device_type:
+            if event.ts is not None and alive is not None and device_type:
                 yield event.ts, alive
 
 

@@ -26,31 +26,35 @@ from undertorch.records import (
 from undertorch.records.totals import shares_us
 from undertorch.steps.traces import kernels
 from undertorch.steps.traces.bounds import bound
-from undertorch.steps.traces.fields import number
+from undertorch.steps.traces.damage import left_out
+from undertorch.steps.traces.fields import Is, number
 from undertorch.steps.traces.idle import idle_times
 from undertorch.steps.traces.joining import NODE, Joined, Place, backward_place, join, node_of
 from undertorch.steps.traces.nesting import nest
 from undertorch.steps.traces.phases import Landmarks, landmarks, phase_of
 from undertorch.steps.traces.reading import BadTrace, Seen, Trace, read
 from undertorch.steps.traces.shapes import described
-from undertorch.steps.traces.windows import Window, median, windows
+from undertorch.steps.traces.windows import Window, median, numbered, windows
 
 LAUNCHES = ("LaunchKernel", "ModuleLaunch", "LaunchCooperative")
 """Are in the names of the runtime's and the driver's calls that launch one kernel each."""
 
+WORTH_A_CAUTION = 0.05
+"""Share of the step that the GPU waits for launches, from which on it is worth a word that the profiler slows them."""
 
-def see_trace(path: Path, gpu: Gpu | None = None) -> tuple[Step, Gpu]:
-    """The step of median length in a trace, and the sheet of its GPU: `gpu`, or the one that the trace names.
 
-    Raises BadTrace.
+def see_trace(path: Path, gpu: Gpu | None = None, step: int | None = None) -> tuple[Step, Gpu]:
+    """A step of a trace, and the sheet of its GPU: `gpu`, or the one that the trace names.
+
+    `step` is the number that profiler.step() gave it; without one it is the step of median length. Raises BadTrace.
     """
     trace = read(path)
     sheet = _sheet(trace) if gpu is None else gpu
     nest(trace.on_cpu)
     joined = join(trace)
     every = windows(joined)
-    window = median(every)
-    return _step(joined, window, len(every), sheet), sheet
+    window = median(every) if step is None else numbered(every, step, trace.name)
+    return _step(joined, window, every, step is None, sheet), sheet
 
 
 def _sheet(trace: Trace) -> Gpu:
@@ -76,7 +80,7 @@ class _Calls:
     """Whether every known line is the one that ran."""
 
 
-def _step(joined: Joined, window: Window, steps: int, gpu: Gpu) -> Step:
+def _step(joined: Joined, window: Window, every: tuple[Window, ...], of_median_length: bool, gpu: Gpu) -> Step:
     trace = joined.trace
     called = [joined.call_of(event) for event in window.on_gpu]
     marks = landmarks(joined, [call for call in called if call is not None])
@@ -103,7 +107,13 @@ def _step(joined: Joined, window: Window, steps: int, gpu: Gpu) -> Step:
         accounting=Accounting(
             launches=len(launches),
             time_with_line=_time_with_line(calls.ops, launches),
-            assumed=tuple(_said(joined, window, steps, calls, launches)),
+            assumed=tuple(
+                _note(what)
+                for what in (
+                    *_said(trace, window, every, of_median_length, calls, launches),
+                    *_slowed(trace, window, idle.values()),
+                )
+            ),
             lost_launches=_lost(joined, window),
             repaired=trace.repaired,
         ),
@@ -232,8 +242,9 @@ def _time_with_line(ops: tuple[Op, ...], launches: tuple[Launch, ...]) -> float 
 
 
 def _lost(joined: Joined, window: Window) -> int:
-    """Launches of the step whose kernels are not there."""
+    """Launches of the step whose kernels are not there, neither whole nor damaged."""
     there = {event.correlation for event in joined.trace.on_gpu}
+    there |= {number(event.args.correlation) for event in joined.trace.damaged if event.args is not None}
     begun = [launch for event in window.on_gpu if (launch := joined.launch_of(event)) is not None]
     if not begun:
         return 0
@@ -245,28 +256,65 @@ def _lost(joined: Joined, window: Window) -> int:
 
 
 def _said(
-    joined: Joined, window: Window, steps: int, calls: _Calls, launches: tuple[Launch, ...]
-) -> Iterable[Assumption]:
-    """What the reader has to know of how the trace was read."""
-    if steps > 1:
-        yield _note(f"the trace holds {steps} steps with work on the GPU; the one of median length is shown.")
+    trace: Trace,
+    window: Window,
+    every: tuple[Window, ...],
+    of_median_length: bool,
+    calls: _Calls,
+    launches: tuple[Launch, ...],
+) -> Iterable[str]:
+    """What the reader has to know of how the trace was read, a sentence each."""
+    yield from left_out(trace.damaged)
+    if len(every) > 1:
+        numbers = f"{every[0].number} to {every[-1].number}"
+        which = "the one of median length is shown; --step shows another" if of_median_length else "this is one of them"
+        yield f"The trace holds {len(every)} steps with work on the GPU, {numbers}; {which}."
     if not window.steady:
-        yield _note("its time is from the first to the last event on the GPU: no step before it is in the trace.")
+        yield "The step's time is from its first to its last event on the GPU: no step before it is in the trace."
     if not calls.exact:
-        yield _note("a profiler writes the line of a function's `def`, not the one that ran: functions are told apart.")
+        yield "A profiler writes the line of a function's `def`, not the one that ran: functions are told apart."
+    yield from _not_recorded(trace, calls, launches)
     unknown = Counter(bool(launch.ops) for launch in launches if launch.kernel.min_bytes is None)
     if unknown[False]:
-        yield _note(f"{unknown[False]} launches have no call in the trace, so their bytes and FLOPs are not known.")
-    if unknown[True] and not any(op.arguments for op in calls.ops):
-        yield _note(
-            f"of {unknown[True]} launches the bytes and FLOPs are not known, since the trace has no shapes of tensors "
-            "(record_shapes=True)."
-        )
-    elif unknown[True]:
-        yield _note(
-            f"of {unknown[True]} launches the bytes and FLOPs are not known: the profiler does not describe lists of "
+        have, their = ("has", "its") if unknown[False] == 1 else ("have", "their")
+        number_of = _launches(unknown[False])
+        yield f"{number_of} {have} no call in the trace, so {their} bytes and FLOPs are not known."
+    if unknown[True] and any(op.arguments for op in calls.ops):
+        yield (
+            f"Of {_launches(unknown[True])} the bytes and FLOPs are not known: the profiler does not describe lists of "
             "tensors in full, and some calls launch other kernels than undertorch knows of."
         )
+
+
+def _slowed(trace: Trace, window: Window, idle: Iterable[Idle]) -> Iterable[str]:
+    """A caution where the CPU was late and the profiler had a share in that."""
+    late = sum(one.time_us for one in idle if one.cause is IdleCause.LAUNCH)
+    if late > WORTH_A_CAUTION * window.lasts and any(one.kind is Is.PYTHON for one in trace.on_cpu):
+        yield "The profiler wrote stacks, which slows the CPU: without it the GPU waits less for launches."
+
+
+def _not_recorded(trace: Trace, calls: _Calls, launches: tuple[Launch, ...]) -> Iterable[str]:
+    """What the profiler was not asked for, in one sentence."""
+    wanted: list[tuple[str, list[str]]] = []
+    if calls.ops and not any(op.arguments for op in calls.ops):
+        wanted.append(("no shapes (record_shapes=True)", ["bytes", "FLOPs", "bounds"]))
+    if calls.ops and all(op.where is None for op in calls.ops):
+        wanted.append(("no stacks (with_stack=True)", ["lines"]))
+    if not trace.allocations:
+        wanted.append(("no allocations (profile_memory=True)", ["peak memory"]))
+    if wanted:
+        unknown = [one for _, some in wanted for one in some]
+        verb = "is" if unknown == ["peak memory"] else "are"
+        yield f"The trace has {_listed([lacks for lacks, _ in wanted])}, so {_listed(unknown)} {verb} not known."
+
+
+def _listed(words: list[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _launches(number_of: int) -> str:
+    return f"{number_of:,} launch" if number_of == 1 else f"{number_of:,} launches"
 
 
 def _note(what: str) -> Assumption:

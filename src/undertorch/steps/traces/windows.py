@@ -62,6 +62,15 @@ def median(found: tuple[Window, ...]) -> Window:
     return sorted(steady, key=lambda window: window.lasts)[(len(steady) - 1) // 2]
 
 
+def numbered(found: tuple[Window, ...], number: int, name: str) -> Window:
+    """The step of that number. Raises BadTrace."""
+    window = next((window for window in found if window.number == number), None)
+    if window is None:
+        there = ", ".join(str(window.number) for window in found)
+        raise BadTrace(f"{name} holds no step {number} with work on the GPU; its steps are: {there}.")
+    return window
+
+
 def _window(number: int, on_gpu: tuple[Seen, ...], before: float | None) -> Window:
     first = min(event.start for event in on_gpu)
     start = first if before is None else min(before, first)

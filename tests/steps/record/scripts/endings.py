@@ -29,6 +29,14 @@ if __name__ == "__main__":
             fail()
         elif how == "mismatch":
             torch.ones(2, 3, device="cuda") @ torch.ones(2, 3, device="cuda")
+        elif how == "devices":
+            nn.Linear(3, 3).cuda()(torch.ones(2, 3))
+        elif how == "convolved":
+            nn.Conv2d(3, 3, 1).cuda()(torch.ones(2, 3, 4, 4))
+        elif how == "profiles":
+            activity = torch.profiler.ProfilerActivity
+            with torch.profiler.profile(activities=[activity.CPU, activity.CUDA]):
+                train(4)
         elif how == "exits":
             sys.exit(3)
         elif how == "quits":

@@ -23,9 +23,11 @@ for step in range(3):
     best = min(best, value)
     if torch.isnan(loss).any() or not torch.isfinite(out).all():
         raise RuntimeError("the loss is not finite")
-    print(f"step {step}: loss {loss:.3f} of {out}")
+    print(f"step {step}: loss {loss:.3f}")
+    print(f"of {out}")
     rows = out.argmax(-1).tolist()
     assert len(rows) == 6
+    assert len(out.argmax(0)[:1].tolist()) == 1
     array = out.detach().cpu().numpy()
     assert array.shape == (6, 4)
     kept = out[out > 0]

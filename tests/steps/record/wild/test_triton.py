@@ -39,6 +39,7 @@ def test_each_launch_is_an_op_at_its_line(recorded, line_of):
     assert found["triton::add_kernel"].phase is Phase.FORWARD
     assert found["triton::copy_kernel"].phase is Phase.BACKWARD
     assert found["triton::copy_kernel"].node == "AddBackward"
+    assert found["triton::copy_kernel"].where.line == line_of(SCRIPT, "Add.apply(model(x), x)")
 
 
 def test_grid_and_block_are_those_of_the_call(recorded):

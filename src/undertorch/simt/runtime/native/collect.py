@@ -41,6 +41,11 @@ def shuffle(warp: Warp, out: P[i32], valid: P[i32], a: P[i32], b: P[i32], c: P[i
     store(valid, (load(i32, valid) & ~mask) | (good & mask))
 
 
+def same_mask(members: P[i32], left: i32) -> i32:
+    """Of the lanes `left` those with the member mask of the first of them."""
+    return bits(load(V[i32], members) == splat(members[trailing_zeros(left)])) & left
+
+
 def vote(out: P[i32], value: i32, mask: i32) -> None:
     """vote.sync. MODE: 0 all, 1 any, 2 uni, 3 ballot (a number for each lane; the others are predicates)."""
     yes = value & mask

@@ -5,8 +5,10 @@
 zeros, which take no room on the disk; loaded from it are real tensors of zeros.
 """
 
+import copy
 import json
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,17 +21,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.overlay.importing import AfterImport
 from undertorch.steps.record.patching import put
+from undertorch.steps.record.to_host import ToHost
 
 SAVED = "saved tensors without values: the file keeps their shapes, and loaded from it they have no values either."
 SAVED_ZEROS = "saved tensors without values as a safetensors file of zeros."
 
 
-def install(notes: Notes) -> None:
+def install(notes: Notes, to_host: ToHost) -> None:
     """Makes fake tensors something that can be saved. Call once, in a process of which nothing reaches the disk."""
-    put(FakeTensor, "__reduce_ex__", _reduced)
+    put(FakeTensor, "__reduce_ex__", _reduced(to_host))
     warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
     torch.serialization.add_safe_globals([rebuilt])
-    put(torch, "save", _save(torch.serialization.save, notes))
+    put(torch, "save", _save(torch.serialization.save, notes, to_host))
     put(torch, "load", _load(torch.serialization.load))
     AfterImport("safetensors", _written_by_python).install()
     AfterImport("safetensors.torch", lambda module: _safetensors(module, notes)).install()
@@ -44,17 +47,23 @@ def rebuilt(
     return torch.nn.Parameter(made, wants) if parameter else made.requires_grad_(wants)
 
 
-def _reduced(tensor: Any, protocol: Any) -> Any:
-    parameter = isinstance(tensor, torch.nn.Parameter)
-    what = (tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device), tensor.requires_grad, parameter)
-    return rebuilt, what
+def _reduced(to_host: ToHost) -> Any:
+    def reduced(tensor: Any, protocol: Any) -> Any:
+        if sys._getframe(1).f_code is not copy.copy.__code__:  # which takes it apart and writes nothing
+            to_host.copied(tensor)
+        parameter = isinstance(tensor, torch.nn.Parameter)
+        what = (tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device), tensor.requires_grad, parameter)
+        return rebuilt, what
+
+    return reduced
 
 
-def _save(save: Any, notes: Notes) -> Any:
+def _save(save: Any, notes: Notes, to_host: ToHost) -> Any:
     def saved(found: Any, *settings: Any, **named: Any) -> None:
         if holds_fakes(found):
             notes.note(SAVED)
-        save(found, *settings, **named)
+        with to_host.each_storage_once():
+            save(found, *settings, **named)
 
     return saved
 
@@ -117,6 +126,7 @@ def _safetensors(module: ModuleType, notes: Notes) -> None:
             save_file(tensors, filename, metadata)
             return
         notes.note(SAVED_ZEROS)
+        _to_host(tensors)
         head, size = layout(tensors, names, metadata)
         with Path(os.fspath(filename)).open("wb") as file:
             file.write(head)
@@ -126,12 +136,20 @@ def _safetensors(module: ModuleType, notes: Notes) -> None:
         if not holds_fakes(tensors):
             return save(tensors, metadata)
         notes.note(SAVED_ZEROS)
+        _to_host(tensors)
         head, size = layout(tensors, names, metadata)
         return head + bytes(size)
 
     put(module, "save_file", saved_file)
     put(module, "save", saved)
     _tell_storages_apart(module)
+
+
+def _to_host(tensors: Mapping[str, Any]) -> None:
+    """Each is moved to the host, as safetensors does it."""
+    with torch.no_grad():
+        for tensor in tensors.values():
+            tensor.to("cpu")
 
 
 def _tell_storages_apart(module: ModuleType) -> None:
