@@ -11,6 +11,9 @@ from steps.traces.by_hand import Script, path
 from undertorch.cli.main import run
 from undertorch.records.files import read_steps
 
+WIDE = "500"
+"""Columns in which the longest path of a test's folder is not cut."""
+
 
 def lasting(folder, name: str, us: float, gpu: str = "NVIDIA H200"):
     """A trace of one call that launches one kernel, from a function of model.py."""
@@ -44,7 +47,8 @@ def refused(capsys, *arguments) -> str:
     return err
 
 
-def test_several_traces_have_a_row_each_and_the_first_is_shown_in_full(tmp_path, capsys):
+def test_several_traces_have_a_row_each_and_the_first_is_shown_in_full(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", WIDE)
     one, other = lasting(tmp_path, "rank0/trace.json", 30), lasting(tmp_path, "rank1/trace.json", 20)
     assert run(["see", str(one), str(other)]) == 0
     out, err = capsys.readouterr()
@@ -80,8 +84,9 @@ def test_their_json_is_a_list_and_that_of_one_is_not(tmp_path, capsys):
     assert run(["see", "--json", "-", *traces]) == 0
 
 
-def test_page_perfetto_and_json_of_several_are_written_together(tmp_path, capsys):
-    traces = [str(lasting(tmp_path, name, 20)) for name in ("a.json", "b.json")]
+def test_page_perfetto_and_json_of_several_are_written_together(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the page cuts the longest paths
+    traces = [lasting(tmp_path, name, 20).name for name in ("a.json", "b.json")]
     files = [tmp_path / name for name in ("page.html", "perfetto.out", "steps.out")]
     options = [word for pair in zip(("--page", "--perfetto", "--json"), files, strict=True) for word in map(str, pair)]
     assert run(["see", *options, *traces]) == 0
@@ -92,7 +97,8 @@ def test_page_perfetto_and_json_of_several_are_written_together(tmp_path, capsys
     capsys.readouterr()
 
 
-def test_one_that_cannot_be_read_is_named_and_the_others_are_shown(tmp_path, capsys):
+def test_one_that_cannot_be_read_is_named_and_the_others_are_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", WIDE)
     good, bad = lasting(tmp_path, "good.json", 20), tmp_path / "bad.json"
     bad.write_text("{")
     assert run(["see", str(bad), str(good)]) == 2

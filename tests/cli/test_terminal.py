@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
-from cli.test_see_traces import lasting
+from cli.test_see_traces import WIDE, lasting
 from steps_by_hand import STEP
 from undertorch.cli.main import run
 from undertorch.cli.terminal import terminal
@@ -71,7 +72,7 @@ def test_a_terminal_without_width_is_shown_the_whole_report(tmp_path, monkeypatc
 def test_what_the_terminal_cannot_encode_has_look_alikes(tmp_path, environment):
     by_locale = "LC_ALL" in environment  # then names are ASCII too, and that one cannot even be asked for
     script = lasting(tmp_path, "plain.json" if by_locale else "é×日.json", 30)
-    done = program("see", script, **environment)
+    done = program("see", script, COLUMNS=WIDE, **environment)
     assert (done.returncode, done.stderr) == (0, b"")
     out = done.stdout.decode("latin-1")
     assert "30 us" in out or "30 µs" in out
@@ -130,6 +131,21 @@ def test_a_comparison_is_written_whoever_reads_it(tmp_path):
     write_steps(step, [STEP])
     assert left_early("compare", "--json", written, step, step) == 0
     assert json.loads(written.read_bytes())
+
+
+@pytest.mark.parametrize("shown", [(), ("--json", "-")])
+def test_a_budget_that_breaks_is_told_whoever_reads_the_report(tmp_path, shown):
+    """`undertorch compare --fail-on … | head` in CI under pipefail."""
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    write_steps(before, [STEP])
+    write_steps(after, [replace(STEP, step_us=2 * STEP.step_us)])
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        command = (sys.executable, "-m", "undertorch", "compare", "--fail-on", "step+5%", *shown, before, after)
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert b"over the budget step+5%" in done.stderr
+    assert done.returncode == 1
 
 
 def test_a_file_that_cannot_be_written_after_all_does_not_take_the_report_away(tmp_path, monkeypatch, capsys):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from undertorch.cli.exits import BadInput, Status, say
-from undertorch.cli.outputs import STDOUT, check_writable, refuse_inputs, write_out, writing
+from undertorch.cli.outputs import STDOUT, check_writable, reader_may_leave, refuse_inputs, write_out, writing
 from undertorch.cli.terminal import terminal
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ def compare(
     if json is not None and json != STDOUT:
         with writing(json):  # before the report, whose reader may leave before its end
             write_whole(json, data)
-    if json == STDOUT:
-        write_out(data)
-    else:
-        for comparison, some in zip(compared, judged, strict=True):
-            show_comparison(comparison, some, terminal())
+    with reader_may_leave():  # the budgets are judged all the same
+        if json == STDOUT:
+            write_out(data)
+        else:
+            for comparison, some in zip(compared, judged, strict=True):
+                show_comparison(comparison, some, terminal())
     for gpu, lacks in alone:
         say(f"{gpu}: the file {lacks} has no step of it, so it is not compared.")
     broken = [one for one in everything if one.verdict is not Verdict.HOLDS]

@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -80,3 +80,12 @@ def write_out(data: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Around a report after which there is more to say: its reader may leave before the end (`| head`), which rich
+    tells by SystemExit, and that ends the report alone.
+    """
+    with suppress(SystemExit, BrokenPipeError):
+        yield

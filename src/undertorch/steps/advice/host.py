@@ -67,9 +67,9 @@ def waiting(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         saves_us=saved,
         saves_bytes=None,
         what=(
-            f"{'Once' if len(syncs) == 1 else f'{len(syncs):,} times'} in the step the CPU waits for a value of the "
-            "GPU (.item(), .tolist(), a comparison, nonzero), and the GPU then waits for launches. Keep such values "
-            "on the GPU (torch.where, loss.detach() added up) and read them every so many steps."
+            f"{'Once' if len(syncs) == 1 else f'{len(syncs):,} times'} in the step the CPU waits for the GPU (.item(), "
+            "print, a comparison, nonzero, torch.save, synchronize), and the GPU then waits for launches. Keep values "
+            "on the GPU (torch.where, loss.detach() added up), and read, save and take times every so many steps."
         ),
     )
 
