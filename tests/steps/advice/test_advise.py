@@ -160,6 +160,20 @@ def test_two_chains_that_need_each_other_are_no_two_kernels():
     assert advised(tape.step())["fuse-activation"].saves_bytes == (4 + 6 + 6 - 8) * 1_000_000
 
 
+def test_asking_about_an_op_that_launches_nothing_does_not_make_it_work():
+    """A view: it has no kernels, takes no time, and stays among the ops that do nothing."""
+    tape = Tape()
+    x = tape.new(1000, 1000)
+    tape.call("relu", {"self": x}, (tape.new(1000, 1000),))
+    step = tape.step()
+    reshaped = replace(step.ops[0], id=1, name="aten::view")
+    queue = Queue(replace(step, ops=(*step.ops, reshaped)), H200)
+    assert queue.kinds(reshaped) == set()
+    assert (queue.time_us([1]), queue.moved([1]), queue.launches([1])) == (0, 0, 0)
+    assert not queue.works(reshaped)
+    assert list(queue.runs) == [0]
+
+
 def test_a_norm_written_by_hand_is_found_with_its_statistics():
     """x / sqrt(mean(x²)): squares, a mean of each row, its root, the product. Between x and the result, both 2 MB,
     nothing has to be in memory: squares (2 MB out and in), rows (2 kB out and in, twice) and x a second time."""

@@ -1,6 +1,6 @@
 """Steps: instructions that a call to the runtime does for all lanes, on register slots in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -243,16 +243,7 @@ class StepWriter:
             address=width,
             level=kernel.level,
         )
-        arguments = [
-            "ptr %ctx",
-            "ptr %warp",
-            self._number(),
-            f"ptr {where}",
-            f"i64 {address.offset}",
-            f"i32 {self.active()}",
-            *(f"ptr {s}" for s in slots),
-        ]
-        self._or_fault(kernel.call(native, arguments))
+        self._reach(native, where, address, slots)
         if not store and kernel.sites[id(i)].order != "weak":
             kernel.spend(POLL_FUEL)
 
@@ -272,6 +263,10 @@ class StepWriter:
         native = atomic_function(
             space=space, bits=i.type.bits, address=width, level=kernel.level, kind=kind, op=op, floating=floating, up=up
         )
+        self._reach(native, where, address, (out, a, b))
+
+    def _reach(self, native: Native, where: str, address: Address, slots: Sequence[str]) -> None:
+        """The runtime reaches into memory for the active lanes, from and into slots."""
         arguments = [
             "ptr %ctx",
             "ptr %warp",
@@ -279,11 +274,9 @@ class StepWriter:
             f"ptr {where}",
             f"i64 {address.offset}",
             f"i32 {self.active()}",
-            f"ptr {out}",
-            f"ptr {a}",
-            f"ptr {b}",
+            *(f"ptr {slot}" for slot in slots),
         ]
-        self._or_fault(kernel.call(native, arguments))
+        self._or_fault(self.kernel.call(native, arguments))
 
     # -- lanes together
 

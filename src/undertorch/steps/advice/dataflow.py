@@ -1,7 +1,7 @@
 """Who writes and who reads which storage in a step, and what one kernel in the place of several would move."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from undertorch.records import Gpu, Kind, Op, Phase, Step, TensorRef, Where
@@ -41,11 +41,12 @@ class Queue:
         self.step = step
         self.gpu = gpu
         self.ops = {op.id: op for op in step.ops}
-        self.runs: dict[int, list[Run]] = defaultdict(list)
-        """By Op; launches that serve no Op are nobody's."""
+        made: dict[int, list[Run]] = defaultdict(list)
         for run in runs(step):
             if run.op is not None:
-                self.runs[run.op.id].append(run)
+                made[run.op.id].append(run)
+        self.runs: Mapping[int, Sequence[Run]] = dict(made)
+        """By Op, those that launch something; launches that serve no Op are nobody's."""
         self._unknown = frozenset(step.accounting.ops_without_cost)
         self.writers: dict[int, list[int]] = defaultdict(list)
         """Ids of the Ops that write a storage, in order."""
@@ -71,25 +72,28 @@ class Queue:
 
     def source(self, tensor: TensorRef, before: int) -> Op | None:
         """The Op that wrote a tensor last before the Op of that id; None where the step began with it."""
-        earlier = [writer for writer in self.writers[tensor.storage] if writer < before]
+        earlier = [writer for writer in self.writers.get(tensor.storage, ()) if writer < before]
         return self.ops[earlier[-1]] if earlier else None
 
     def kinds(self, op: Op) -> set[Kind]:
         """Kinds of the kernels that it launches."""
-        return {run.launch.kernel.kind for run in self.runs[op.id]}
+        return {run.launch.kernel.kind for run in self._of((op.id,))}
 
     def time_us(self, ops: Iterable[int]) -> float:
         """What their launches take of the busy time."""
-        return sum(run.time_us for op in ops for run in self.runs[op])
+        return sum(run.time_us for run in self._of(ops))
 
     def moved(self, ops: Iterable[int]) -> int | None:
         """Least bytes of their launches; None where a launch's are not known."""
-        known = [run.launch.kernel.min_bytes for op in ops for run in self.runs[op]]
+        known = [run.launch.kernel.min_bytes for run in self._of(ops)]
         return None if None in known else sum(size for size in known if size is not None)
 
     def launches(self, ops: Iterable[int]) -> int:
         """How many launches they make."""
-        return sum(len(self.runs[op]) for op in ops)
+        return sum(1 for _ in self._of(ops))
+
+    def _of(self, ops: Iterable[int]) -> Iterator[Run]:
+        return (run for op in ops for run in self.runs.get(op, ()))
 
     def fused_bytes(self, ops: Collection[int]) -> int:
         """What one kernel in their place would move: what they read from outside, each once, and what of their
@@ -120,7 +124,7 @@ class Queue:
 
     def fused_us(self, ops: Collection[int], moved: int, kernels: int = 1) -> float:
         """Time of what would move `moved` bytes in their place, never less than the slowest of their launches."""
-        slowest = max((run.time_us for op in ops for run in self.runs[op]), default=0.0)
+        slowest = max((run.time_us for run in self._of(ops)), default=0.0)
         return max(kernels * START_US + moved / bandwidth(self.gpu) * 1e6, slowest)
 
     def lines(self, ops: Iterable[int]) -> tuple[Where, ...]:

@@ -88,11 +88,7 @@ def looping(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             continue
         every = [one for some in repeated for one in some]
         sites = {key for key, some in loops.items() if len(some) > 1}
-        launches = sum(
-            len(queue.runs[op.id])
-            for op in queue.step.ops
-            if op.id in queue.runs and _in_loop(op) and (op.where, op.name) in sites
-        )
+        launches = queue.launches(op.id for op in queue.step.ops if _in_loop(op) and (op.where, op.name) in sites)
         yield Saving(
             kind=kind,
             ops=frozenset(),
@@ -108,7 +104,7 @@ def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """The GPU is idle because the CPU launches the model more slowly than it works. What waiting for values makes is
     left out, and so is what the model does not launch."""
     late = [one for one in _late(queue) if one.op is None or not _outside(one.op)]
-    outside = sum(len(queue.runs[op.id]) for op in queue.step.ops if op.id in queue.runs and _outside(op))
+    outside = queue.launches(op.id for op in queue.step.ops if _outside(op))
     yield Saving(
         kind="launching",
         ops=frozenset(),

@@ -15,9 +15,9 @@ def is_composite(name: str) -> bool:
     import torch
 
     found = torch._C._jit_get_schemas_for_operator(name)
-    return bool(found) and all(
-        torch._C._dispatch_has_kernel_for_dispatch_key(
-            f"{name}.{schema.overload_name}" if schema.overload_name else name, "CompositeImplicitAutograd"
-        )
-        for schema in found[:1]
+    if not found:
+        return False
+    overload = found[0].overload_name
+    return torch._C._dispatch_has_kernel_for_dispatch_key(
+        f"{name}.{overload}" if overload else name, "CompositeImplicitAutograd"
     )
