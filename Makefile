@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help install demo test test-wild test-slow browser test-browser fuzz lint bench ptx-forms golden outputs schema
+.PHONY: help install demo test test-wild test-slow browser test-browser test-gpu fuzz lint bench ptx-forms golden outputs schema
 
 help:
 	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-wild  scripts on Hugging Face, accelerate, Lightning and timm; installs these"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-browser  the page and the Perfetto file in a browser; make browser installs one (Debian, as root)"
+	@echo "make test-gpu   the tests that ask a GPU of this machine (needs CUDA)"
 	@echo "make fuzz       mutated and random kernels on the machine, MINUTES=10"
 	@echo "make lint       ruff and mypy alone"
 	@echo "make bench      start-up, what seeing costs, predicted beside recorded, the machine's speed; and the docs' tables"
@@ -42,7 +43,7 @@ lint: install
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow and not browser and not wild"
+	$(BIN)/pytest -n 2 -m "not slow and not browser and not wild and not gpu"
 
 test-wild: install
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-wild.txt
@@ -58,6 +59,9 @@ browser:
 test-browser: install
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-browser.txt
 	$(BIN)/pytest -m browser tests/browser
+
+test-gpu: install
+	$(BIN)/pytest -m gpu
 
 MINUTES ?= 10
 fuzz: install

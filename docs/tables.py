@@ -4,9 +4,11 @@ A table stands between `<!-- table NAME -->` and `<!-- end -->`; NAME is a funct
 """
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -90,9 +92,29 @@ def machine_compiles() -> str:
     return table(["kernel", "PTX statements", *states], cells)
 
 
+MEASURES = {"ulp": "units of the last place", "relative": "of the value", "absolute": "absolute"}
+
+
+def approximations() -> str:
+    """The greatest errors of `.approx` instructions: stated, a GPU's, the machine's."""
+    content = result("approximations")
+
+    def figure(row: dict[str, Any], which: str) -> str:
+        if row[which] is None:
+            return "none"
+        return f"{row[which]:.2f}" if row["measure"] == "ulp" else f"2^{math.log2(row[which]):.1f}"
+
+    cells = [
+        [f"`{r['opcode']}`", r["over"], MEASURES[r["measure"]], *(figure(r, w) for w in ("stated", "gpu", "machine"))]
+        for r in content["rows"]
+    ]
+    gpu = f"{content['versions']['gpu']}, driver {content['versions']['driver']}"
+    return table(["", "over", "greatest error", "stated by the PTX ISA", gpu, "the machine"], cells)
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "accuracy.md": (kinds, scripts, cost),
-    "machine.md": (machine_speeds, machine_compiles),
+    "machine.md": (machine_speeds, machine_compiles, approximations),
 }
 
 

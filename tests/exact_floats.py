@@ -49,6 +49,17 @@ def encode(sign, value, format, mode="rn", sticky=False):
     return top | min(bits, infinity) if not overflow_stays(sign, mode) or bits < infinity else top | infinity - 1
 
 
+def encode_normal(sign, value, format, mode="rn", sticky=False):
+    """As `encode`, with .ftz: rounded as if exponents had no end, a result below the least normal number is zero (so an
+    H200 does; the PTX ISA says "flushes subnormal results", which leaves open when one is subnormal)."""
+    if value not in (INFINITY, NOT_A_NUMBER, 0):
+        _, most = FORMATS[format]
+        lifted = encode(sign, value * 2**most, format, mode, sticky)  # out of the subnormals' reach
+        if value < 1 and decode(lifted, format)[1] < 2:
+            return sign << (WIDTH[format] - 1)
+    return encode(sign, value, format, mode, sticky)
+
+
 def rounds_up(whole, rest, sticky, sign, mode):
     if rest == 0 and not sticky:
         return 0

@@ -150,15 +150,14 @@ def _cvt(types, options, trial):
         return from_integer
 
     def between(a):
-        a = flush_single(a, source, ftz)
+        a = flush_single(a, source, ftz and to != "f16")  # an H200 flushes nothing there, the ISA says it would
         sign, size = number(a, source)
         if size == NOT_A_NUMBER:
-            kept = to == source and mode not in WHOLE
-            out = any_nan(to) if kept or to == "f64" else a_nan(to)
+            out = any_nan(to)
         elif mode in WHOLE and size != INFINITY:
             out = rounded((sign, abs(Fraction(WHOLE[mode](-size if sign else size)))), to)
         else:
-            out = rounded((sign, size), to, mode or "rn")
+            out = rounded((sign, size), to, mode or "rn", ftz and to == "f32")
         if options.get("satfinite") and not callable(out) and number(out, to)[1] == INFINITY:
             out = out - 1  # the greatest finite number
         if sat:
@@ -176,10 +175,11 @@ def flush_single(raw, kind, ftz):
 
 
 def whole_number(raw, source, to, mode):
-    """Out of range: the nearest end; NaN: 0."""
+    """Out of range: the nearest end; NaN: 0 (PTX ISA, cvt), but where one side has 64 bits the least number on an
+    H200."""
     sign, size = number(raw, source)
     if size == NOT_A_NUMBER:
-        return 0
+        return 1 << bits_of(to) - 1 if 64 in {bits_of(to), WIDTH[source]} else 0
     low, high = limits(to)
     if size == INFINITY:
         return low if sign else high

@@ -42,8 +42,22 @@ def integer_corners(bits):
             bits, bits - 1, 1 << (bits // 2), (1 << (bits // 2)) - 1]  # fmt: skip
 
 
-def _spread_float(kind, seed):
-    """Numbers of any size, numbers near 1, whole numbers with halves, and halfway cases of shorter formats."""
+def _brink(kind, place, x, y):
+    """Factors whose product lies just below the least normal number, by less than half of what can be told apart there:
+    (1 - h)(1 + h)·least, h too small for its square to show. Of float64: numbers at float32's least normal one."""
+    fraction, bits = FRACTION[kind], BITS[kind]
+    one = ((1 << (bits - 1 - fraction)) // 2 - 1) << fraction
+    if kind == "f64":
+        return (1023 - 126 << 52) + (y % 2**31 - 2**30 << (x >> 32) % 20)
+    half = fraction // 2 + 1 + y % 2
+    if place == 0:  # 1 - 2^-half, one binade below
+        return one - (1 << fraction + 1 - half)
+    return (1 << fraction) + (1 << fraction - half) if place == 1 else x % 2
+
+
+def _spread_float(kind, seed, place=0):
+    """Numbers of any size, numbers near 1, whole numbers with halves, halfway cases of shorter formats, NaN of any
+    payload (signalling ones too), and numbers on the brink of the subnormal."""
     fraction, bits = FRACTION[kind], BITS[kind]
     words, more = random_bits(seed, COUNT - CORNERS), random_bits(seed + 77, COUNT - CORNERS)
     infinity = ((1 << (bits - 1 - fraction)) - 1) << fraction
@@ -52,6 +66,12 @@ def _spread_float(kind, seed):
     out = []
     for n, (x, y) in enumerate(zip(words.tolist(), more.tolist(), strict=True)):
         sign = (x >> 63) << (bits - 1)
+        if n % 16 == 7:
+            out.append(sign | _brink(kind, place, x, y))
+            continue
+        if n % 16 == 15 and (n // 16 + place) % 2:  # one operand of two or three, each in its turn
+            out.append(sign | infinity + max(1, y % (1 << fraction)))
+            continue
         match n % 4:
             case 0:
                 value = x % infinity
@@ -102,11 +122,13 @@ def operand(kind, place):
         return np.array([*_crossed(corners, place), *rest.tolist()], np.uint32)
     if kind in {"f16x2", "bf16x2"}:
         half = kind.removesuffix("x2")
-        low = np.array([*_crossed(float_corners(half), place), *_spread_float(half, seed)], np.uint32)
-        high = np.array([*_crossed(float_corners(half)[::-1], place), *_spread_float(half, seed + 40)], np.uint32)
+        low = np.array([*_crossed(float_corners(half), place), *_spread_float(half, seed, place)], np.uint32)
+        high = np.array(
+            [*_crossed(float_corners(half)[::-1], place), *_spread_float(half, seed + 40, place)], np.uint32
+        )
         return low | high << np.uint32(16)
     if kind in FRACTION:
-        values = [*_crossed(float_corners(kind), place), *_spread_float(kind, seed)]
+        values = [*_crossed(float_corners(kind), place), *_spread_float(kind, seed, place)]
         return np.array(values, UNSIGNED[BITS[kind]])
     bits = 32 if kind.endswith("x2") else int(kind[1:])
     values = [*_crossed(integer_corners(bits), place), *_spread_integer(bits, seed)]

@@ -161,14 +161,20 @@ def _bfind(types, options, trial):
     return find
 
 
+def place_in(bits):
+    """The low 8 bits count, the ISA says; of 64-bit words an H200 takes all of them."""
+    return (lambda x: min(x, 255)) if bits == 64 else (lambda x: x & 0xFF)
+
+
 @rule("bfe")
 def _bfe(types, options, trial):
     """The pseudocode of the PTX ISA, bit by bit."""
     t = types[-1]
     bits, msb = bits_of(t), bits_of(t) - 1
+    field = place_in(bits)
 
     def extract(a, b, c):
-        at, length = b & 0xFF, c & 0xFF
+        at, length = field(b), field(c)
         sign = 0 if t[0] == "u" or length == 0 else a >> min(at + length - 1, msb) & 1
         return (sum((a >> at + i & 1 if i < length and at + i <= msb else sign) << i for i in range(bits)),)
 
@@ -178,9 +184,10 @@ def _bfe(types, options, trial):
 @rule("bfi")
 def _bfi(types, options, trial):
     bits = bits_of(types[-1])
+    field = place_in(bits)
 
     def insert(a, b, c, e):
-        at, length = c & 0xFF, e & 0xFF
+        at, length = field(c), field(e)
         for i in range(length):
             if at + i < bits and i < bits:
                 b = b & ~(1 << at + i) | (a >> i & 1) << at + i

@@ -5,22 +5,17 @@ reduced so far that the first term left out is below 1e-11.
 """
 
 import math
-import struct
 from collections.abc import Callable
 
 from undertorch.simt.codegen.lanes import CHUNK, Lanes
+from undertorch.simt.codegen.rounding import bits_of
 
 D = "double"
 
 
-def bits_of(value: float) -> int:
-    """A float64's bits."""
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
-
-
 def number(w: Lanes, value: float) -> str:
     """8 times a float64."""
-    return w.constant(D, bits_of(value))
+    return w.constant(D, bits_of(D, value))
 
 
 def polynomial(w: Lanes, x: str, coefficients: list[float]) -> str:
@@ -54,7 +49,7 @@ def logarithm(w: Lanes, x: str) -> str:
     """log2 x: the exponent, and the mantissa in [0.7, 1.4) by the series of artanh."""
     bits = w.cast("bitcast", x, D, "i64")
     fraction = w.bin("and", "i64", bits, w.constant("i64", (1 << 52) - 1))
-    large = w.icmp("ugt", "i64", fraction, w.constant("i64", bits_of(math.sqrt(2.0)) & ((1 << 52) - 1)))
+    large = w.icmp("ugt", "i64", fraction, w.constant("i64", bits_of(D, math.sqrt(2.0)) & ((1 << 52) - 1)))
     one_less = w.cast("zext", large, "i1", "i64")
     exponent = w.bin(
         "sub",

@@ -1,7 +1,7 @@
 """cvt in all its forms (PTX ISA, "Data Movement and Conversion Instructions: cvt")."""
 
 from undertorch.simt.codegen.approximations import number
-from undertorch.simt.codegen.floats import saturated
+from undertorch.simt.codegen.floats import saturated, without_brink
 from undertorch.simt.codegen.integers import extended, put
 from undertorch.simt.codegen.lanes import CHUNK, VECTOR, Lanes, emits, llvm
 from undertorch.simt.codegen.moves import flushed, widened
@@ -75,7 +75,8 @@ def as_double(w: Lanes, value: str, source: Type) -> str:
 
 
 def _float_to_integer(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
-    """Always saturates; NaN gives 0."""
+    """Always saturates. NaN gives 0, but where a side has 64 bits the least number, its sign's bit alone: so an H200
+    does; the PTX ISA says 0."""
     value = w.source(i.sources[0], llvm(source))
     if "ftz" in i.options and source.name == "f32":
         value = flushed(w, value)
@@ -93,6 +94,8 @@ def _float_to_integer(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
     whole = w.op(f"{word} <{CHUNK} x double> {safe} to <{CHUNK} x {wide}>")
     whole = w.cast("trunc", whole, wide, t)
     whole = w.select(too_high, t, w.constant(t, high), whole)
+    if 64 in {to.bits, source.bits}:
+        whole = w.select(nan, t, w.constant(t, 1 << (to.bits - 1)), whole)
     _write_integer(w, i, w.select(too_low, t, w.constant(t, low), whole), to)
 
 
@@ -141,8 +144,10 @@ def _sum_of_halves(w: Lanes, value: str, source: Type) -> tuple[str, str]:
 def _float_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
     value, t = w.source(i.sources[0], llvm(source)), llvm(to)
     mode = i.options.get("rounding", "rn")
-    if "ftz" in i.options:
-        value = flushed(w, value) if source.name == "f32" else value
+    if (
+        "ftz" in i.options and source.name == "f32" and to.name != "f16"
+    ):  # on the way to float16 an H200 flushes nothing
+        value = canonical(w, flushed(w, value), "float")
     if mode in WHOLE and source.bits == to.bits:
         value = _whole(w, value, source, mode)
     elif source.bits != to.bits or source.kind != to.kind:
@@ -155,9 +160,28 @@ def _float_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
         value = _relu(w, value, t, to.bits)
     if "ftz" in i.options and to.name == "f32":
         value = flushed(w, value)
-    if source.bits != to.bits or mode in WHOLE:
-        value = canonical(w, value, t)
-    w.define(i.results[0], value, t)
+        if source.name == "f64":
+            value = without_brink(w, "double", value, w.source(i.sources[0], "double"), "f32", mode)
+    w.define(i.results[0], _nan_of(w, i, value, to, source), t)
+
+
+def _nan_of(w: Lanes, i: Instruction, value: str, to: Type, source: Type) -> str:
+    """The NaN that an H200 gives: float32 keeps what it can of a payload from float32, bfloat16 (but for .ftz) and
+    float64, halves keep what they can of a float64's, and the rest are canonical. The PTX ISA fixes none of it."""
+    ftz, whole = "ftz" in i.options, i.options.get("rounding") in WHOLE
+    if to.name == "f32" and not whole and (source.name == "f64" or (source.name != "f16" and not ftz)):
+        return value
+    t = llvm(to)
+    if source.name == "f64" and to.bits == 16:
+        whole = w.source(i.sources[0], "i64")
+        sign = w.bin("and", "i64", w.bin("lshr", "i64", whole, w.constant("i64", 48)), w.constant("i64", 0x8000))
+        fraction, quiet = (10, 0x7E00) if to.name == "f16" else (7, 0x7FC0)
+        top = w.bin("lshr", "i64", whole, w.constant("i64", 52 - fraction))
+        top = w.bin("and", "i64", top, w.constant("i64", (1 << fraction) - 1))
+        top = w.bin("or", "i64", w.bin("or", "i64", top, sign), w.constant("i64", quiet))
+        nan = w.cast("bitcast", w.cast("trunc", top, "i64", "i16"), "i16", t)
+        return w.select(w.fcmp("uno", t, value, value), t, nan, value)
+    return canonical(w, value, t)
 
 
 def _whole(w: Lanes, value: str, type: Type, mode: str) -> str:
@@ -173,8 +197,8 @@ def _saturated_any(w: Lanes, value: str, type: Type) -> str:
     return saturated(w, value, llvm(type))
 
 
-FINITE = {"half": (0x7C00, 0x7BFF), "bfloat": (0x7F80, 0x7F7F), "i32": (0x7F800000, 0x7F7FE000)}
-"""Infinity and the greatest finite number, of tf32 (as i32) too."""
+FINITE = {"half": (0x7C00, 0x7BFF), "bfloat": (0x7F80, 0x7F7F)}
+"""Infinity and the greatest finite number."""
 
 
 def _finite(w: Lanes, value: str, t: str) -> str:
@@ -187,6 +211,13 @@ def _finite(w: Lanes, value: str, t: str) -> str:
     limited = w.bin("or", bits, w.bin("and", bits, whole, w.constant(bits, top)), w.constant(bits, greatest))
     there = w.icmp("eq", bits, size, w.constant(bits, infinity))
     return w.cast("bitcast", w.select(there, bits, limited, whole), bits, t)
+
+
+def _finite_tf32(w: Lanes, bits: str) -> str:
+    """.satfinite of tf32: an H200 gives the number below, of infinity the greatest finite one, and of a NaN too."""
+    exponent = w.constant("i32", 0x7F800000)
+    ends = w.icmp("eq", "i32", w.bin("and", "i32", bits, exponent), exponent)
+    return w.select(ends, "i32", w.bin("sub", "i32", bits, w.constant("i32", 0x2000)), bits)
 
 
 def _relu(w: Lanes, value: str, t: str, bits: int) -> str:
@@ -244,10 +275,11 @@ def cvttf32(w: Lanes, i: Instruction) -> None:
     else:
         added = bits
     cut = w.bin("and", "i32", added, w.constant("i32", 0xFFFFE000))
+    kept = w.bin("and", "i32", bits, w.constant("i32", 0xFFFFE000))
+    nan = kept if i.options["rounding"] == "rna" else w.constant("i32", 0x7FFFE000)  # an H200's answers
+    out = w.select(w.fcmp("uno", "float", value, value), "i32", nan, cut)
     if "satfinite" in i.options:
-        cut = _finite(w, cut, "i32")
-    nan = w.fcmp("uno", "float", value, value)
-    out = w.select(nan, "i32", w.constant("i32", 0x7FFFFFFF), cut)
+        out = _finite_tf32(w, out)
     if "relu" in i.options:
         out = _relu(w, out, "i32", 32)
     put(w, i, out, 32)

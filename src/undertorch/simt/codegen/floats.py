@@ -7,7 +7,7 @@ the GPU's own: their bits differ from a GPU's by the error that the PTX ISA allo
 from undertorch.simt.codegen.approximations import APPROXIMATIONS
 from undertorch.simt.codegen.lanes import CHUNK, Lanes, emits, llvm
 from undertorch.simt.codegen.moves import flushed
-from undertorch.simt.codegen.rounding import canonical, narrowed, stepped, two_sum_error
+from undertorch.simt.codegen.rounding import canonical, narrowed, on_the_brink, stepped, to_odd, two_sum_error
 from undertorch.simt.ptx.instructions import Instruction
 
 WORDS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
@@ -21,14 +21,26 @@ def sources(w: Lanes, i: Instruction) -> list[str]:
     return [flushed(w, v) for v in values] if "ftz" in i.options and t == "float" else values
 
 
-def finish(w: Lanes, i: Instruction, value: str) -> None:
-    """Flushes, saturates, makes NaN canonical, and writes the result."""
+def finish(w: Lanes, i: Instruction, value: str, exact: str | None = None) -> None:
+    """Flushes, saturates, makes NaN canonical, and writes the result.
+
+    `exact`: what a float32 was rounded from, as float64 (rounded to odd where it does not fit), if that can lie below
+    the normal numbers and `value` among them.
+    """
     t = llvm(i.type)
     if "ftz" in i.options and t == "float":
         value = flushed(w, value)
+        if exact is not None:
+            value = without_brink(w, "double", value, exact, "f32", i.options.get("rounding", "rn"))
     if "sat" in i.options:
         value = saturated(w, value, t)
     w.define(i.results[0], canonical(w, value, t), t)
+
+
+def without_brink(w: Lanes, type: str, value: str, exact: str, kind: str, mode: str) -> str:
+    """A float32 or (as float32) a float16 that .ftz makes a zero of its sign where `exact`, of `type`, lay below."""
+    there = on_the_brink(w, type, exact, kind, mode)
+    return w.select(there, "float", w.intrinsic("copysign", "float", w.constant("float", 0), value), value)
 
 
 def saturated(w: Lanes, value: str, t: str) -> str:
@@ -158,7 +170,8 @@ def farith(w: Lanes, i: Instruction) -> None:
     t, op, mode = llvm(i.type), i.options["op"], i.options.get("rounding", "rn")
     values = sources(w, i)
     value = directed(w, t, op, values, mode) if mode in DIRECTED else w.bin(WORDS[op], t, *values)
-    finish(w, i, value)
+    exact = w.bin("fmul", "double", *wide(w, values)) if op == "mul" and "ftz" in i.options and t == "float" else None
+    finish(w, i, value, exact)
 
 
 @emits("ffma")
@@ -166,7 +179,16 @@ def ffma(w: Lanes, i: Instruction) -> None:
     t, mode = llvm(i.type), i.options.get("rounding", "rn")
     values = sources(w, i)
     value = directed(w, t, "fma", values, mode) if mode in DIRECTED else w.intrinsic("fma", t, *values)
-    finish(w, i, value)
+    if t == "double":  # of several NaN an H200 gives on the addend
+        value = w.select(w.fcmp("uno", t, values[2], values[2]), t, quieted(w, values[2]), value)
+    finish(w, i, value, odd_fused(w, *wide(w, values)) if "ftz" in i.options and t == "float" else None)
+
+
+def odd_fused(w: Lanes, a: str, b: str, c: str) -> str:
+    """a·b + c of float32 or float16 in float64, rounded to odd."""
+    product = w.bin("fmul", "double", a, b)  # exact: at most 48 bits
+    value = w.bin("fadd", "double", product, c)
+    return to_odd(w, "double", value, two_sum_error(w, "double", product, c, value))
 
 
 def quotient(w: Lanes, t: str, a: str, b: str, mode: str) -> str:
@@ -191,7 +213,13 @@ def fdiv(w: Lanes, i: Instruction) -> None:
     value = quotient(w, llvm(i.type), a, b, i.options["rounding"])
     if i.options["rounding"] == "approx":
         value = _without_large_divisors(w, a, b, value)
-    finish(w, i, value)
+    finish(w, i, value, _plain_quotient(w, i, a, b))
+
+
+def _plain_quotient(w: Lanes, i: Instruction, a: str, b: str) -> str | None:
+    """a / b of float32 in float64, for .ftz: two numbers of 24 bits give none so near to one of 25 as to need more."""
+    exact = i.options["rounding"] not in {"approx", "full"} and "ftz" in i.options and llvm(i.type) == "float"
+    return w.bin("fdiv", "double", *wide(w, [a, b])) if exact else None
 
 
 def _without_large_divisors(w: Lanes, a: str, b: str, value: str) -> str:
@@ -207,7 +235,8 @@ def _without_large_divisors(w: Lanes, a: str, b: str, value: str) -> str:
 def frcp(w: Lanes, i: Instruction) -> None:
     t = llvm(i.type)
     one = w.constant(t, 0x3F800000 if t == "float" else 0x3FF0000000000000)
-    finish(w, i, quotient(w, t, one, sources(w, i)[0], i.options["rounding"]))
+    (a,) = sources(w, i)
+    finish(w, i, quotient(w, t, one, a, i.options["rounding"]), _plain_quotient(w, i, one, a))
 
 
 @emits("fsqrt")
@@ -271,11 +300,20 @@ def fapprox(w: Lanes, i: Instruction) -> None:
 
 @emits("fsign")
 def fsign(w: Lanes, i: Instruction) -> None:
-    """abs and neg touch only the sign, of a NaN too."""
+    """abs and neg. NaN: of float32 the canonical one; a float64's stays as it is, its sign too, and becomes quiet (an
+    H200's answers: both are additions there)."""
     t = llvm(i.type)
     (a,) = sources(w, i)
     value = w.intrinsic("fabs", t, a) if i.options["op"] == "abs" else w.op(f"fneg <{CHUNK} x {t}> {a}")
-    w.define(i.results[0], value, t)
+    if t == "double":
+        value = w.select(w.fcmp("uno", t, a, a), t, quieted(w, a), value)
+    w.define(i.results[0], canonical(w, value, t), t)
+
+
+def quieted(w: Lanes, value: str) -> str:
+    """A float64 NaN with its quiet bit."""
+    bits = w.bin("or", "i64", w.cast("bitcast", value, "double", "i64"), w.constant("i64", 1 << 51))
+    return w.cast("bitcast", bits, "i64", "double")
 
 
 def extreme(w: Lanes, i: Instruction, t: str, values: list[str]) -> str:
@@ -311,8 +349,9 @@ def fminmax(w: Lanes, i: Instruction) -> None:
 def testp(w: Lanes, i: Instruction) -> None:
     t = llvm(i.type)
     a, infinity = w.intrinsic("fabs", t, w.source(i.sources[0], t)), 0x7F800000 if t == "float" else 0x7FF << 52
-    normal = w.constant(t, 0x00800000 if t == "float" else 1 << 52)
+    least = w.constant(t, 0x00800000 if t == "float" else 1 << 52)
     limit, zero = w.constant(t, infinity), w.constant(t, 0)
+    subnormal = w.bin("and", "i1", w.fcmp("ogt", t, a, zero), w.fcmp("olt", t, a, least))
     match i.options["op"]:
         case "finite":
             value = w.fcmp("olt", t, a, limit)
@@ -322,10 +361,10 @@ def testp(w: Lanes, i: Instruction) -> None:
             value = w.fcmp("ord", t, a, a)
         case "notanumber":
             value = w.fcmp("uno", t, a, a)
-        case "normal":
-            value = w.bin("and", "i1", w.fcmp("oge", t, a, normal), w.fcmp("olt", t, a, limit))
+        case "normal":  # zeros are (PTX ISA, testp)
+            value = w.bin("and", "i1", w.fcmp("olt", t, a, limit), w.bin("xor", "i1", subnormal, "splat (i1 true)"))
         case _:
-            value = w.bin("and", "i1", w.fcmp("ogt", t, a, zero), w.fcmp("olt", t, a, normal))
+            value = subnormal
     w.define(i.results[0], value, "i1")
 
 

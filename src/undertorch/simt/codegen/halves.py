@@ -5,10 +5,10 @@ as if once (24 ≥ 2·11 + 2, Figueroa 1995); a fused multiply-add is not, so it
 """
 
 from undertorch.simt.codegen.approximations import APPROXIMATIONS
-from undertorch.simt.codegen.floats import WORDS, extreme, saturated, wide
+from undertorch.simt.codegen.floats import WORDS, extreme, odd_fused, saturated, wide, without_brink
 from undertorch.simt.codegen.lanes import CHUNK, Lanes, emits
 from undertorch.simt.codegen.moves import flushed_half, halves, widened
-from undertorch.simt.codegen.rounding import double_to_odd_float, float_to_half, to_odd, two_sum_error
+from undertorch.simt.codegen.rounding import double_to_odd_float, float_to_half
 from undertorch.simt.ptx.instructions import Instruction, Operand
 
 
@@ -36,10 +36,7 @@ def put_halves(w: Lanes, i: Instruction, values: list[str]) -> None:
 
 def fused(w: Lanes, a: str, b: str, c: str) -> str:
     """a·b + c of halves, as a float32 rounded to odd."""
-    x, y, z = wide(w, [a, b, c])
-    product = w.bin("fmul", "double", x, y)  # exact: at most 22 bits
-    total = w.bin("fadd", "double", product, z)
-    return double_to_odd_float(w, to_odd(w, "double", total, two_sum_error(w, "double", product, z, total)))
+    return double_to_odd_float(w, odd_fused(w, *wide(w, [a, b, c])))
 
 
 @emits("harith")
@@ -51,11 +48,15 @@ def harith(w: Lanes, i: Instruction) -> None:
     for values in zip(*columns, strict=True):
         given = [flushed_half(w, v) for v in values] if flush else list(values)
         value = fused(w, *given) if op == "fma" else w.bin(WORDS[op], "float", *given)
+        exact = value  # a product of two halves is exact in float32, and a sum rounded to odd as good
         if "sat" in i.options:
             value = saturated(w, value, "float")
         half = float_to_half(w, value, kind_of(i))
         if flush:
-            half = float_to_half(w, flushed_half(w, widened(w, half, i.type)), kind_of(i))
+            flat = flushed_half(w, widened(w, half, i.type))
+            if op in {"mul", "fma"}:
+                flat = without_brink(w, "float", flat, exact, "f16", "rn")
+            half = float_to_half(w, flat, kind_of(i))
         if "relu" in i.options:
             half = _relu(w, half, kind_of(i))
         out.append(half)
@@ -71,6 +72,7 @@ def _relu(w: Lanes, half: str, kind: str) -> str:
 
 @emits("hsign")
 def hsign(w: Lanes, i: Instruction) -> None:
+    """abs and neg; a NaN becomes the canonical one (an H200's answer)."""
     t = f"i{i.type.bits}"
     a = w.source(i.sources[0], t)
     if "ftz" in i.options:
@@ -80,6 +82,13 @@ def hsign(w: Lanes, i: Instruction) -> None:
         value = w.bin("and", t, a, w.constant(t, ~signs))
     else:
         value = w.bin("xor", t, a, w.constant(t, signs))
+    infinity = 0x7C00 if i.type.kind == "float" else 0x7F80
+    for place in range(i.type.lanes):
+        size = w.bin("and", t, value, w.constant(t, 0x7FFF << 16 * place))
+        nan = w.bin(
+            "or", t, w.bin("and", t, value, w.constant(t, ~(0xFFFF << 16 * place))), w.constant(t, 0x7FFF << 16 * place)
+        )
+        value = w.select(w.icmp("ugt", t, size, w.constant(t, infinity << 16 * place)), t, nan, value)
     w.define(i.results[0], value, t)
 
 

@@ -1,7 +1,7 @@
 """Integer and logic instructions (PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions")."""
 
 from undertorch.simt.codegen.lanes import CHUNK, Lanes, emits
-from undertorch.simt.ptx.instructions import Immediate, Instruction
+from undertorch.simt.ptx.instructions import Immediate, Instruction, Operand
 from undertorch.simt.ptx.types import Type
 
 
@@ -130,7 +130,7 @@ def quotient(w: Lanes, type: Type, a: str, b: str) -> str:
 
 
 def _divided(w: Lanes, i: Instruction, *, remainder: bool) -> None:
-    """Division by zero gives all ones (and the remainder the dividend), as the GPU's code does; PTX leaves it open.
+    """By zero both the quotient and the remainder are all ones, as an H200 gives them; PTX leaves it open.
 
     The least signed number by -1 overflows: it gives itself, remainder 0.
     """
@@ -145,10 +145,8 @@ def _divided(w: Lanes, i: Instruction, *, remainder: bool) -> None:
         safe = w.select(minus, t, w.constant(t, 1), safe)
     value = quotient(w, i.type, a, safe)
     if remainder:
-        value = w.select(zero, t, a, w.bin("sub", t, a, w.bin("mul", t, value, safe)))
-    else:
-        value = w.select(zero, t, w.constant(t, -1), value)
-    put(w, i, value, bits)
+        value = w.bin("sub", t, a, w.bin("mul", t, value, safe))
+    put(w, i, w.select(zero, t, w.constant(t, -1), value), bits)
 
 
 @emits("div")
@@ -223,8 +221,13 @@ def brev(w: Lanes, i: Instruction) -> None:
     put(w, i, w.intrinsic("bitreverse", f"i{i.type.bits}", a), i.type.bits)
 
 
-def _byte(w: Lanes, operand: str) -> str:
-    return w.bin("and", "i32", operand, w.constant("i32", 0xFF))
+def _place(w: Lanes, i: Instruction, operand: Operand) -> str:
+    """A start or a length, of the width of the field's word. Of 32-bit words its low 8 bits count (PTX ISA, bfe); of
+    64-bit ones, which an H200 does in several instructions, all of it does: beyond 255 it is clamped."""
+    t, value = f"i{i.type.bits}", w.source(operand, "i32")
+    if i.type.bits == 64:
+        value = w.intrinsic("umin", "i32", value, w.constant("i32", 0xFF))
+    return w.cast("zext", w.bin("and", "i32", value, w.constant("i32", 0xFF)), "i32", t)
 
 
 def shifted(w: Lanes, word: str, type: str, value: str, amount: str) -> str:
@@ -242,7 +245,7 @@ def bfe(w: Lanes, i: Instruction) -> None:
     """A field of `length` bits from `start`; beyond the word's end it is filled with the sign of the last bit read."""
     t, bits = f"i{i.type.bits}", i.type.bits
     a = w.source(i.sources[0], t)
-    start, length = (w.cast("zext", _byte(w, w.source(s, "i32")), "i32", t) for s in i.sources[1:])
+    start, length = (_place(w, i, s) for s in i.sources[1:])
     width = w.constant(t, bits)
     moved = shifted(w, "lshr", t, a, start)
     kept = w.bin("sub", t, w.constant(t, 0), w.constant(t, 1))
@@ -267,7 +270,7 @@ def bfi(w: Lanes, i: Instruction) -> None:
     """The low `length` bits of a into b from `start`."""
     t, bits = f"i{i.type.bits}", i.type.bits
     a, b = (w.source(s, t) for s in i.sources[:2])
-    start, length = (w.cast("zext", _byte(w, w.source(s, "i32")), "i32", t) for s in i.sources[2:])
+    start, length = (_place(w, i, s) for s in i.sources[2:])
     ones = w.constant(t, -1)
     field = w.bin("xor", t, shifted(w, "shl", t, ones, length), ones)
     mask = shifted(w, "shl", t, field, start)

@@ -6,6 +6,8 @@ taken, which is the next integer in the bits (Boldo and Melquiond, "Emulation of
 for round to odd; Knuth's two-sum and the fused remainder for the errors).
 """
 
+import struct
+
 from undertorch.simt.codegen.lanes import CHUNK, VECTOR, Lanes
 
 CANONICAL = {"float": 0x7FFFFFFF, "half": 0x7FFF, "bfloat": 0x7FFF}
@@ -17,6 +19,28 @@ def canonical(w: Lanes, value: str, type: str) -> str:
     if type not in CANONICAL:
         return value
     return w.select(w.fcmp("uno", type, value, value), type, w.constant(type, CANONICAL[type]), value)
+
+
+def bits_of(type: str, value: float) -> int:
+    """The bits of a number as `float` or `double`."""
+    return int.from_bytes(struct.pack("<f" if type == "float" else "<d", value), "little")
+
+
+PRECISION = {"f32": 24, "f16": 11}
+LEAST = {"f32": -126, "f16": -14}
+"""The exponent of the least normal number."""
+
+
+def on_the_brink(w: Lanes, type: str, exact: str, kind: str, mode: str) -> str:
+    """Whether .ftz takes a result for subnormal, though it rounds to the least normal number.
+
+    An H200 rounds as if exponents had no end and flushes what then lies below. `exact` (of `type`) may be rounded to
+    odd; `kind` is the result's.
+    """
+    directed = mode in {"rm", "rp"}  # away from zero where it matters: the neighbour below stays where it is
+    below = 2.0 ** -(PRECISION[kind] + (0 if directed else 1))
+    limit = w.constant(type, bits_of(type, 2.0 ** LEAST[kind] * (1 - below)))
+    return w.fcmp("ole" if directed else "olt", type, w.intrinsic("fabs", type, exact), limit)
 
 
 def two_sum_error(w: Lanes, type: str, a: str, b: str, s: str) -> str:
