@@ -173,10 +173,10 @@ def _nan_of(w: Lanes, i: Instruction, value: str, to: Type, source: Type) -> str
         return value
     t = llvm(to)
     if source.name == "f64" and to.bits == 16:
-        whole = w.source(i.sources[0], "i64")
-        sign = w.bin("and", "i64", w.bin("lshr", "i64", whole, w.constant("i64", 48)), w.constant("i64", 0x8000))
+        bits = w.source(i.sources[0], "i64")
+        sign = w.bin("and", "i64", w.bin("lshr", "i64", bits, w.constant("i64", 48)), w.constant("i64", 0x8000))
         fraction, quiet = (10, 0x7E00) if to.name == "f16" else (7, 0x7FC0)
-        top = w.bin("lshr", "i64", whole, w.constant("i64", 52 - fraction))
+        top = w.bin("lshr", "i64", bits, w.constant("i64", 52 - fraction))
         top = w.bin("and", "i64", top, w.constant("i64", (1 << fraction) - 1))
         top = w.bin("or", "i64", w.bin("or", "i64", top, sign), w.constant("i64", quiet))
         nan = w.cast("bitcast", w.cast("trunc", top, "i64", "i16"), "i16", t)
