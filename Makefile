@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help install demo test test-wild test-slow browser test-browser test-gpu fuzz lint bench ptx-forms golden outputs schema
+.PHONY: help install demo test test-wild test-slow browser test-browser test-gpu fuzz lint bench ptx-forms triton-on-machine golden outputs schema
 
 help:
 	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
@@ -20,6 +20,7 @@ help:
 	@echo "make lint       ruff and mypy alone"
 	@echo "make bench      start-up, what seeing costs, predicted beside recorded, the machine's speed; and the docs' tables"
 	@echo "make ptx-forms  which PTX forms the CUDA in FOLDER=… needs, and which of them the machine has"
+	@echo "make triton-on-machine  Triton's tutorials in FOLDER=… and liger-kernel in LIGER=… on the machine"
 	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
 	@echo "make outputs    put what see really prints into README.md, docs/see.md, examples/see.ipynb; docs/ptx-forms.md"
 	@echo "make schema     write docs/schemas/see-1.schema.json"
@@ -85,6 +86,10 @@ golden: install
 
 ptx-forms: install
 	$(BIN)/python benchmarks/ptx_forms.py $(FOLDER)
+
+triton-on-machine: install
+	$(BIN)/python benchmarks/triton_on_machine.py --tutorials $(FOLDER) --liger $(LIGER)
+	$(BIN)/python docs/tables.py
 
 outputs: install
 	$(BIN)/python docs/outputs.py

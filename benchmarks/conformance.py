@@ -6,6 +6,10 @@ python benchmarks/conformance.py --check [FILE]        the machine against a rec
 python benchmarks/conformance.py --assemble            every kernel by ptxas, for sm_90: what a GPU's driver will do
 python benchmarks/conformance.py --count               the machine against the PTX ISA's definitions; writes results/
 
+With --group tensor all of these are about tensor cores and their moves: FOLDER/h200_tensor.json.gz, which keeps the
+bits of floating sums, since each generation of GPUs adds in its own way. --check tells how many of them the machine's
+model of this GPU (mma="exact") gives bit for bit.
+
 PTX is loaded by the driver (cuModuleLoadData), for sm_80 where a form exists there and else for sm_90. Recording runs
 in a process of its own, which is started again behind a launch that kills it: a fault ends a CUDA context. FOLDER also
 gets h200_ptx_bits.npz, all bits, for whoever has to find out why something differs; it is not kept.
@@ -63,12 +67,12 @@ def launcher(where: str) -> Any:
     return replay.machine(find("H200"))
 
 
-def record_part(where: str, folder: Path, done: set[str]) -> None:
+def record_part(where: str, folder: Path, done: set[str], group: str) -> None:
     """The child: a line for each item before it is launched, and its results behind it."""
     launch = launcher(where)
     everything: dict[str, np.ndarray[Any, Any]] = {}
     with (folder / "log.jsonl").open("a") as log:
-        for name, item in replay.everything():
+        for name, item in replay.everything(group):
             if name in done:
                 continue
             log.write(json.dumps({"starts": name}) + "\n")
@@ -124,16 +128,17 @@ def read_log(folder: Path) -> tuple[dict[str, Any], dict[str, str], str | None]:
     return found, errors, open_
 
 
-def record(where: str, folder: Path) -> int:
+def record(where: str, folder: Path, group: str) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for old in (folder / "log.jsonl", *folder.glob("bits*.npz")):
         old.unlink(missing_ok=True)
-    began, names = time.monotonic(), [name for name, _ in replay.everything()]
+    began, names = time.monotonic(), [name for name, _ in replay.everything(group)]
     for _ in range(MOST_DEATHS):
         _, ended, _ = read_log(folder)
         if len(ended) == len(names):
             break
-        child = subprocess.Popen([sys.executable, __file__, str(folder), "--on", where, "--part"])
+        command = [sys.executable, __file__, str(folder), "--on", where, "--group", group, "--part"]
+        child = subprocess.Popen(command)
         last, since = "", time.monotonic()
         while child.poll() is None:
             time.sleep(0.2)
@@ -157,14 +162,14 @@ def record(where: str, folder: Path) -> int:
         "results": found,
         "errors": errors,
     }
-    path = folder / "h200_ptx.json.gz"
+    path = folder / replay.GOLDENS[group].name
     replay.write(path, content)
     arrays: dict[str, Any] = {}
     for part in folder.glob("bits*.npz"):
         with np.load(part) as loaded:
             arrays |= dict(loaded)
         part.unlink()
-    np.savez_compressed(folder / "h200_ptx_bits.npz", **arrays)
+    np.savez_compressed(folder / f"h200_{group}_bits.npz", **arrays)
     (folder / "log.jsonl").unlink(missing_ok=True)
     print(f"{len(found)} results of {len(names)} launches in {content['seconds']} s")
     print(f"{path} has {path.stat().st_size} bytes")
@@ -188,13 +193,13 @@ def about(where: str) -> dict[str, str]:
     return {"gpu": torch.cuda.get_device_name(0), "date": date, "driver": driver, "torch": torch.__version__}
 
 
-def check(path: Path) -> int:
+def check(path: Path, group: str) -> int:
     """Every recorded result against the machine's."""
     golden = replay.read(path)
     launch = launcher("machine")
     counts: Counter[str] = Counter()
     worst: dict[str, int] = {}
-    for name, item in replay.everything():
+    for name, item in replay.everything(group):
         if golden["kernels"].get(name) != replay.digest(item):
             print(f"not recorded as it is now: {name}")
             counts["not recorded"] += 1
@@ -202,6 +207,14 @@ def check(path: Path) -> int:
         for result in replay.results(item, launch):
             if result.name not in golden["results"]:
                 counts["not recorded"] += 1
+                continue
+            if group == "tensor" and result.bounded:
+                differs = replay.told_apart(result, golden["results"][result.name])
+                kind = "layout differs" if name.startswith("fragment") else "differs"
+                counts[kind if differs.any() else "exact"] += 1
+                if differs.any():
+                    tiles = "" if name.startswith("fragment") else f" ({replay.by_tile(differs)})"
+                    print(f"{kind} in {differs.sum()} of {differs.size}: {result.name}{tiles}")
                 continue
             verdict = replay.compared(result, golden["results"][result.name])
             counts[verdict.held] += 1
@@ -215,12 +228,12 @@ def check(path: Path) -> int:
     return int(counts["differs"] > 0)
 
 
-def assemble() -> int:
+def assemble(group: str) -> int:
     """Whether NVIDIA's assembler takes every kernel."""
     refused = 0
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.ptx"
-        for name, item in replay.everything():
+        for name, item in replay.everything(group):
             file.write_text(item.ptx)
             command = ["ptxas", "-O1", "-arch=sm_90", "-o", f"{folder}/kernel.cubin", str(file)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -277,26 +290,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--on", choices=("gpu", "machine"), default="gpu")
-    parser.add_argument("--check", nargs="?", const=replay.GOLDEN, type=Path)
+    parser.add_argument("--group", choices=tuple(replay.GOLDENS), default="ptx")
+    parser.add_argument("--check", nargs="?", const=Path(), type=Path)
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--assemble", action="store_true")
     parser.add_argument("--part", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.check:
-        if not given.check.exists():
-            print(f"{given.check} is not there: no goldens are recorded yet. Record them on a GPU: see --help.")
+        path = replay.GOLDENS[given.group] if given.check == Path() else given.check
+        if not path.exists():
+            print(f"{path} is not there: no goldens are recorded yet. Record them on a GPU: see --help.")
             return 2
-        return check(given.check)
+        return check(path, given.group)
     if given.assemble:
-        return assemble()
+        return assemble(given.group)
     if given.count:
         return count()
     if given.folder is None:
         parser.error("a FOLDER is needed to record into")
     if given.part:
-        record_part(given.on, given.folder, set(read_log(given.folder)[1]))
+        record_part(given.on, given.folder, set(read_log(given.folder)[1]), given.group)
         return 0
-    return record(given.on, given.folder)
+    return record(given.on, given.folder, given.group)
 
 
 if __name__ == "__main__":

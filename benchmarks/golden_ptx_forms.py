@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from simt.conformance.forms import PLAIN, spelt, width, written
 from simt.conformance.memory import spelt_memory
+from simt.conformance.tensor import spelt_tensor
 from simt.conformance.warps import spelt_warps
 
 PTX = {"sm_80": "8.8", "sm_90": "8.8"}
@@ -38,6 +39,7 @@ def lines() -> Iterable[tuple[str, str]]:
             yield opcode, trial.text.format(**names).replace("\n", " ")
     yield from spelt_memory()
     yield from spelt_warps()
+    yield from spelt_tensor()
 
 
 def refused(text: str, target: str) -> dict[int, str]:

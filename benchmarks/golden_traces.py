@@ -22,6 +22,7 @@ LEFT_OUT = {
     *("memory bandwidth (GB/s)", "Addr", "Total Reserved", "kind", "blocks per SM", "warps per SM"),
 }
 KEPT = ("schemaVersion", "deviceProperties", "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version")
+KEPT += ("distributedInfo",)
 STEPS = 3
 TORCHS = re.compile(r"<built-in|torch/(?!nn/modules/module.py|utils/checkpoint.py)")
 """Python functions that no test needs."""

@@ -20,6 +20,8 @@ TITLES = {
     "Memory": opcodes.MEMORY,
     "Control": opcodes.CONTROL,
     "Barriers, shuffles, votes": opcodes.WARP,
+    "Tensor cores": opcodes.TENSOR,
+    "8-bit floats": opcodes.NARROW,
 }
 HEAD = """# What PTX the machine runs
 

@@ -1,4 +1,4 @@
-"""Makes the tables of docs/accuracy.md and docs/machine.md from benchmarks/results/: `make bench`.
+"""Makes the tables of the pages in TABLES from benchmarks/results/: `make bench`.
 
 A table stands between `<!-- table NAME -->` and `<!-- end -->`; NAME is a function here.
 """
@@ -92,6 +92,26 @@ def machine_compiles() -> str:
     return table(["kernel", "PTX statements", *states], cells)
 
 
+def triton_cases() -> str:
+    """Errors and seconds of Triton's kernels on the machine."""
+    rows = [row for row in result("triton_on_machine")["rows"] if "torch_error" in row]
+    cells = [[r["case"], r["source"], f"{r['error']:.1e}", f"{r['torch_error']:.1e}", r["launches"],
+              f"{r['seconds']:.2g}"] for r in rows]  # fmt: skip
+    return table(["", "of", "error", "torch's on the CPU", "launches", "seconds"], cells)
+
+
+def triton_speeds() -> str:
+    """Beside Triton's interpreter."""
+    rows = [row for row in result("triton_on_machine")["rows"] if "machine_seconds" in row]
+
+    def seconds(value: float | str) -> str:
+        return value if isinstance(value, str) else f"{value:.2g} s"
+
+    cells = [[r["case"], seconds(r["machine_seconds"]), seconds(r["interpreter_seconds"]),
+              "" if r["times"] is None else f"{r['times']:.0f}"] for r in rows]  # fmt: skip
+    return table(["forward", "the machine", "Triton's interpreter", "times"], cells)
+
+
 MEASURES = {"ulp": "units of the last place", "relative": "of the value", "absolute": "absolute"}
 
 
@@ -112,9 +132,170 @@ def approximations() -> str:
     return table(["", "over", "greatest error", "stated by the PTX ISA", gpu, "the machine"], cells)
 
 
+def trace_joins() -> str:
+    """What of everything on the GPU could be joined, by trace."""
+    rows = [row for row in result("traces")["rows"] if "trace" in row]
+    head = ["trace", "GPU", "on the GPU", "with launch", "with call", "backward", "accumulation", "forward found"]
+    cells = [
+        [
+            f"`{r['trace']}`",
+            r["gpu"],
+            f"{r['on the GPU']:,}",
+            f"{r['with launch']:,}",
+            f"{r['with call']:,}",
+            f"{r['in backward']:,}",
+            f"{r['accumulation']:,}",
+            f"{r['with forward']:,} of {r['with number']:,}",
+        ]
+        for r in rows
+    ]
+    idle = [f"{100 * r['idle_us'] / r['step_us']:.1f} %" for r in rows]
+    lost = [f"{r['lost']:,}" for r in rows]
+    more = [[*row, share, number] for row, share, number in zip(cells, idle, lost, strict=True)]
+    return table([*head, "idle", "lost"], more)
+
+
+def trace_speed() -> str:
+    """Seconds and memory of reading, by size."""
+    content = result("traces")
+    rows = [row for row in content["rows"] if "what" in row]
+    cells = [
+        [
+            f"{r['MB']:,} MB" + (f", gzip of {r['packed MB']:,} MB" if "packed MB" in r else ""),
+            f"{r['seconds']:.1f} s",
+            f"{r['processor seconds']:.1f} s",
+            f"{r['MB'] / r['processor seconds']:.0f} MB",
+            f"{r['peak MB']:,} MB",
+        ]
+        for r in rows
+    ]
+    head = [f"JSON, {content['machine']}", "`undertorch see`", "processor time", "a second of it", "peak memory"]
+    return table(head, cells)
+
+
+def measured_models() -> str:
+    """Models seen on a GPU, and the same steps unseen."""
+
+    def between(times: list[float]) -> str:
+        return f"{min(times) / 1e3:.2f} … {max(times) / 1e3:.2f}"
+
+    def losses(row: dict[str, Any]) -> str:
+        return "same bits" if row["losses_same"] else f"differ from step {row['losses_differ_from_step']}"
+
+    cells = [
+        [
+            f"`{r['model']}`",
+            f"{r['launches']:,}",
+            f"{100 * r['with_line']:.1f} %",
+            f"{one['seen_median_us'] / 1e3:.2f}",
+            between(one["seen_us"]),
+            f"{one['unseen_median_us'] / 1e3:.2f}",
+            between(one["unseen_us"]),
+            f"{100 * (one['seen_median_us'] / one['unseen_median_us'] - 1):+.2f} %",
+            f"{100 * r['idle_us'] / r['step_us']:.1f} %" if one is r else "",
+            losses(r) if one is r else "another run",
+        ]
+        for r in result("golden_models")["rows"]
+        for one in (r, *r["earlier"])
+    ]
+    head = ["run", "launches", "with a line", "seen, ms", "five steps", "unseen, ms", "five steps", "differs"]
+    return table([*head, "idle", "losses"], cells)
+
+
+def ten_models() -> str:
+    """Steps, busy time and memory of ten models, predicted and measured."""
+    rows = result("models_against_h200")["rows"]
+    cells = [
+        [
+            f"`{r['model']}`",
+            f"{r['ops at the same line in the same phase']:,} of {r['ops measured']:,}",
+            f"{r['step_us predicted'] / 1e3:.1f}",
+            f"{r['step_us measured'] / 1e3:.1f}",
+            f"{r['step ratio']:.2f}",
+            f"{r['busy_us predicted'] / 1e3:.1f}",
+            f"{r['busy_us measured'] / 1e3:.1f}",
+            f"{r['busy ratio']:.2f}",
+            f"{r['peak ratio']:.3f}",
+        ]
+        for r in sorted(rows, key=lambda row: abs(row["busy ratio"] - 1))
+    ]
+    head = ["model", "ops at their line", "step predicted, ms", "measured", "ratio", "busy predicted, ms", "measured"]
+    return table([*head, "ratio", "peak memory, ratio"], cells)
+
+
+SOME = 0.01
+"""Of a model's busy time: a kind of op that takes less of it is not compared there."""
+
+
+def kinds_of_ten() -> str:
+    """The same by kind of op: all ten together, and the models that are furthest off."""
+    kinds: dict[str, dict[str, float]] = {}
+    ratios: dict[str, dict[str, float]] = {}
+    for row in result("models_against_h200")["rows"]:
+        for one in row["kinds"]:
+            whole = kinds.setdefault(one["kind"], dict.fromkeys(one.keys() - {"kind"}, 0))
+            for key in whole:
+                whole[key] += one[key]
+            if one["us measured"] > SOME * row["busy_us measured"]:
+                ratios.setdefault(one["kind"], {})[row["model"]] = one["us predicted"] / one["us measured"]
+
+    def end(kind: str, pick: Callable[..., str]) -> str:
+        found = ratios.get(kind, {})
+        return f"{found[name]:.2f} {name}" if (name := pick(found, key=found.get, default="")) else ""
+
+    cells = [
+        [
+            kind,
+            f"{one['launches predicted']:,}",
+            f"{one['launches measured']:,}",
+            f"{one['us predicted'] / 1e3:.1f}",
+            f"{one['us measured'] / 1e3:.1f}",
+            f"{one['us predicted'] / one['us measured']:.2f}",
+            end(kind, min),
+            end(kind, max),
+        ]
+        for kind, one in sorted(kinds.items(), key=lambda item: -item[1]["us measured"])
+    ]
+    head = ["kind of op", "launches predicted", "measured", "predicted, ms", "measured, ms", "ratio", "least", "most"]
+    return table(head, cells)
+
+
+UNITS = {"B/s": (1e12, "TB/s"), "s": (1e-6, "µs"), "FLOP/s": (1e12, "TFLOP/s")}
+
+
+def calibrated() -> str:
+    """What an H200 reaches, beside its sheet."""
+    content = result("calibration")
+
+    def figure(value: float | None, unit: str, link: bool) -> str:
+        if value is None:
+            return ""
+        scale, name = (1e9, "GB/s") if link else UNITS[unit]
+        return f"{value / scale:.3g} {name}" if value / scale < 1000 else f"{value / scale:,.0f} {name}"
+
+    cells = [
+        [
+            r["ceiling"],
+            figure(r["value"], r["unit"], "host" in r["ceiling"]),
+            f"{100 * r['spread']:.1f} %",
+            figure(r["sheet"], r["unit"], "host" in r["ceiling"]),
+            "" if r["sheet"] is None else f"{100 * r['value'] / r['sheet']:.0f} %",
+            r["variant"],
+        ]
+        for r in content["rows"]
+        if "ceiling" in r
+    ]
+    gpu = f"{content['machine']}, driver {content['versions']['driver']}"
+    return table([gpu, "median", "±", "sheet", "of it", "variant"], cells)
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
-    "accuracy.md": (kinds, scripts, cost),
+    "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, cost),
+    "gpus.md": (calibrated,),
     "machine.md": (machine_speeds, machine_compiles, approximations),
+    "measuring.md": (measured_models,),
+    "traces.md": (trace_joins, trace_speed),
+    "triton.md": (triton_cases, triton_speeds),
 }
 
 

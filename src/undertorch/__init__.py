@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from undertorch.notebook import Seeing
-    from undertorch.records import Gpu, Step
-    from undertorch.simt.frontends.kernels import KernelFile, Setting
+    from undertorch.records import Checked, Gpu, Step
+    from undertorch.simt.frontends.kernels import Kernel, KernelFile, Setting
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "cuda", "machine", "ptx", "see", "seeing", "torch_op"]
+__all__ = ["__version__", "check", "cuda", "machine", "ptx", "see", "seeing", "torch_op"]
 
 
 def see(
@@ -57,6 +57,16 @@ def seeing(gpu: "str | Gpu" = "H200", step: int = 2, assume: Mapping[str, str] |
     return notebook.seeing(gpu, step, assume)
 
 
+def __getattr__(name: str) -> Any:
+    """`undertorch.simt`, and the machine's errors, without a cost for who needs neither."""
+    if name in {"BadLaunch", "Deadlock", "Fault", "PtxError", "Unsupported", "simt"}:
+        from importlib import import_module
+
+        simt = import_module("undertorch.simt")
+        return simt if name == "simt" else getattr(simt, name)
+    raise AttributeError(f"module 'undertorch' has no attribute {name!r}")
+
+
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext undertorch`."""
     from undertorch.notebook import load
@@ -97,6 +107,32 @@ def cuda(source: str, options: Sequence[str] = ()) -> "KernelFile":
     return KernelFile(text=text, default=Setting(gpu=find("A100-80GB")), source=source)
 
 
+def check(
+    kernel: "Kernel",
+    grid: int | tuple[int, ...],
+    block: int | tuple[int, ...],
+    *arguments: object,
+    dynamic_shared: int = 0,
+    gpu: "str | Gpu" = "A100-80GB",
+    seeds: int = 1,
+    empty: Iterable[int] = (),
+) -> "Checked":
+    """Runs a kernel of undertorch.cuda or undertorch.ptx on the machine, under all checks.
+
+    What it finds: races, bad barriers, bad accesses, each with its lines, its evidence and its remedy, whether or not
+    this run gave a wrong result. Arguments as in a launch, which it is; they hold its results. `seeds`: how many orders
+    of warps are tried. `empty`: numbers of arguments whose contents are nothing to read, such as what torch.empty gave.
+    A launch that ends by a fault or a deadlock is a finding.
+    Raises undertorch.simt's PtxError, Unsupported and BadLaunch for what cannot be launched.
+    """
+    from undertorch.checks.check import check as checked
+    from undertorch.gpus import find
+
+    sheet = find(gpu) if isinstance(gpu, str) else gpu
+    return checked(kernel, grid, block, arguments, gpu=sheet, dynamic_shared=dynamic_shared, seeds=seeds,
+                   empty=tuple(empty))  # fmt: skip
+
+
 def torch_op(name: str, mutates: Iterable[str] = ()) -> "Callable[[Callable[..., Any]], Any]":
     """`@undertorch.torch_op("library::operator")` makes a function that launches kernels an operator of torch.
 
@@ -115,21 +151,37 @@ def machine(
     seed: int | None = None,
     threads: int = 1,
     patience: float = 30.0,
+    mma: str = "fast",
+    all_configs: bool = False,
 ) -> "AbstractContextManager[Setting]":
-    """`with undertorch.machine(gpu="H200"):` kernels inside run as on this GPU.
+    """`with undertorch.machine(gpu="A100-80GB"):` kernels inside run as on this GPU, Triton's on CPU tensors too.
+
+    Inside, torch answers as if the GPU were there: `device="cuda"` is served in the CPU's memory, and what
+    torch.compile compiles runs as Triton kernels. Outside all is as it was.
 
     `instrument`: `none` or `counters` (then a launch's Result has them); `seed` shuffles the order of warps;
     `threads` of the host. `patience`: seconds for which all that runs may poll without memory changing, a warp ending
-    or a barrier opening; then it is a Deadlock. A loop that computes is none, however long it takes.
+    or a barrier opening; then it is a Deadlock. A loop that computes is none, however long it takes. `mma`: how tensor
+    cores add, `fast` (in float32) or `exact` (with this GPU's cut-off sums). `all_configs`:
+    Triton's autotuners run every configuration that fits; else the first.
     Raises undertorch.simt.BadLaunch for what is no setting, undertorch.gpus.UnknownGpu and BadSheet.
     """
     from undertorch.gpus import find
     from undertorch.records import Gpu
     from undertorch.simt.errors import BadLaunch
+    from undertorch.simt.frontends.entering import machine as entered
     from undertorch.simt.frontends.kernels import Setting
-    from undertorch.simt.frontends.kernels import machine as entered
 
     sheet = find(gpu) if isinstance(gpu, str) else gpu
     if not isinstance(sheet, Gpu):
         raise BadLaunch(f"gpu={gpu!r}: it is a GPU's name, the path of a sheet, or a Gpu.")
-    return entered(Setting(gpu=sheet, instrument=instrument, seed=seed, threads=threads, patience=patience))
+    setting = Setting(
+        gpu=sheet,
+        instrument=instrument,
+        seed=seed,
+        threads=threads,
+        patience=patience,
+        mma=mma,
+        all_configs=all_configs,
+    )
+    return entered(setting)

@@ -186,7 +186,7 @@ def test_ctrl_c_is_status_130_and_one_row(seen, capsys):
 
 
 def test_a_disk_that_is_full_when_the_work_is_done_is_said_after_the_report(seen, capsys, monkeypatch, tmp_path):
-    def full(path, steps, as_list):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("undertorch.records.files.write_steps", full)

@@ -137,12 +137,21 @@ def test_an_address_is_refused(address, capsys):
     assert "is an address, and nothing is fetched; download it, and name the file." in refused(capsys, address)
 
 
-def test_of_a_folder_a_trace_in_it_is_named(tmp_path, capsys):
+def test_a_folder_is_the_traces_in_it(tmp_path, capsys):
     """As tensorboard_trace_handler writes them."""
     trace = lasting(tmp_path, "logs/host_1.pt.trace.json", 20)
-    assert f"{trace.parent} is a folder; name the traces" in (said := refused(capsys, trace.parent))
-    assert said.endswith(f"such as {trace}.\n")
-    assert "is a folder" in refused(capsys, trace, trace.parent)
+    assert run(["see", str(trace)]) == 0
+    alone = capsys.readouterr().out
+    assert run(["see", str(trace.parent)]) == 0
+    assert capsys.readouterr().out == alone
+
+
+def test_a_trace_in_a_folder_is_not_overwritten(tmp_path, capsys):
+    trace = lasting(tmp_path, "logs/host_1.pt.trace.json", 20)
+    before = trace.read_bytes()
+    assert run(["see", "--json", str(trace), str(trace.parent)]) == 2
+    assert "would be overwritten" in capsys.readouterr().err
+    assert trace.read_bytes() == before
 
 
 def test_what_the_terminal_does_not_name_the_json_and_the_page_keep(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import uuid
 
 import numpy as np
 import pytest
@@ -88,3 +89,9 @@ def test_lines_are_reported_under_the_name_that_was_given(monkeypatch, tmp_path)
 def test_an_error_counts_lines_of_the_source():
     with pytest.raises(CudaError, match=r"mine\.cu\(2\): error: identifier \"nothing\""):
         compile_cuda("__global__ void k() {\n  nothing; }", name="mine.cu")
+
+
+def test_an_empty_log_writes_into_nobodys_bytes():
+    """Python has one object for each single byte: what is written into it changes it for the whole process."""
+    compile_cuda(f"__global__ void nothing() {{}} // not kept from before: {uuid.uuid4()}")
+    assert [bytes([n])[0] for n in range(256)] == list(range(256))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import undertorch
-from undertorch.simt import BadLaunch, Unsupported
+from undertorch.simt import BadLaunch
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
@@ -98,9 +98,9 @@ def test_a_parameter_of_a_module_is_written_in_place(kernels):
     ("number", "argument", "says"),
     [
         (0, 0.5, "float16 or bfloat16"),
-        (2, torch.tensor(0.1).double() / 3, "no exact value of a float"),
+        (2, 2**24 + 1, "no exact value of a float"),
         (4, 0.5, "takes an integer"),
-        (5, 300, "does not fit into 1 bytes"),
+        (5, 300, "does not fit"),
         (8, b"short", "it has 5 bytes, and the kernel takes 24"),
         (9, torch.zeros(12, dtype=torch.float64, device="meta"), "tensor on meta"),
         (9, torch.zeros(12, dtype=torch.float64).to_sparse(), r"layout torch\.sparse_coo"),
@@ -109,7 +109,7 @@ def test_a_parameter_of_a_module_is_written_in_place(kernels):
 def test_a_value_of_the_wrong_kind_names_its_argument(kernels, number, argument, says):
     given = [torch.tensor(1, dtype=torch.bfloat16), np.float16(1), 1.0, 1.0, True, 1, 1, 1, bytes(24), np.zeros(12)]
     given[number] = argument
-    with pytest.raises(BadLaunch, match=rf"Argument {number} \(.*{says}"):
+    with pytest.raises(BadLaunch, match=rf"Argument {number}[ :].*{says}"):
         kernels["values"][1, 1](*given)
 
 
@@ -120,16 +120,6 @@ def test_a_half_of_the_other_kind_is_refused_where_the_name_of_the_kernel_tells(
     given[:2] = [torch.tensor(1, dtype=torch.bfloat16)] * 2
     with pytest.raises(BadLaunch, match="Argument 1: the kernel takes __half, which is float16"):
         kernels["values"][1, 1](*given)
-
-
-def test_conversions_to_eighth_floats_in_hardware_are_refused_by_name():
-    """cvt to e4m3x2 needs sm_89. Compiled for sm_80, cuda_fp8.h converts by other instructions (above)."""
-    text = HEAD.replace("sm_80", "sm_89").replace("8.0", "8.1") + (
-        ".visible .entry k() {\n.reg .b16 %h<2>; .reg .f32 %f<3>;\n"
-        "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;\nret;\n}"
-    )  # fmt: skip
-    with pytest.raises(Unsupported, match=r"PTX line 6: the instruction cvt\.rn\.satfinite\.e4m3x2\.f32"):
-        undertorch.ptx(text)["k"][1, 1]()
 
 
 def test_an_option_that_names_an_architecture_wins():

@@ -72,14 +72,17 @@ def test_a_transposes_columns_conflict_unless_padded(run, kernel, wavefronts):
     assert (read.wavefronts, read.ideal) == (128 * wavefronts, 128)
 
 
-@pytest.mark.parametrize("shift", [0, 4, 12])
-def test_sectors_do_not_depend_on_where_the_host_put_an_array(run, shift):
-    """An array counts as 512-aligned, as cudaMalloc's are: 32 floats are 4 sectors, a column's 32 are 32."""
+@pytest.mark.parametrize(("shift", "sectors"), [(0, 4), (4, 5), (8, 4), (12, 5), (16, 4)])
+def test_sectors_do_not_depend_on_where_the_host_put_an_array(run, shift, sectors):
+    """An allocation counts as 512-aligned, as cudaMalloc's are: 32 floats are 4 sectors, a column's 32 are 32.
+
+    A view counts where it lies in its allocation: from a whole sector (8 floats) on or not.
+    """
     memory = np.zeros(64 * 64 + 64, np.float32)
     a = memory[shift : shift + 64 * 64].reshape(64, 64)
     result = run("naive_transpose", (2, 2), (32, 32), a, np.zeros_like(a), 64, instrument="counters")
     read, write = result.counters.accesses
-    assert (read.sectors, read.ideal, read.requests) == (128 * 4, 128 * 4, 128)
+    assert (read.sectors, read.ideal, read.requests) == (128 * sectors, 128 * 4, 128)
     assert (write.sectors, write.ideal, write.bytes) == (128 * 32, 128 * 4, 64 * 64 * 4)
 
 

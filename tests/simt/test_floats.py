@@ -277,7 +277,7 @@ def test_integers_become_floats(to, source, mode):
 @pytest.mark.parametrize("to", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 @pytest.mark.parametrize("source", ["f16", "f32", "f64"])
 def test_floats_become_integers(to, source, mode):
-    """Out of range they saturate. NaN becomes 0 (PTX ISA, cvt); an H200 gives the sign's bit where 64 bits are in it."""
+    """Out of range they saturate. NaN becomes 0 (PTX ISA, cvt), on an H200 the sign's bit where a type has 64 bits."""
     width = int(to[1:])
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if to[0] == "s" else (0, (1 << width) - 1)
     raw = floats(WIDTH[source], 1500)

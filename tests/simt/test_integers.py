@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from one_instruction import bits, execute, integers, signed
+from undertorch.simt import Unsupported
 
 
 def value(raw, type):
@@ -330,7 +331,12 @@ def test_integer_conversions(to, source):
     width = int(to[1:])
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if to[0] == "s" else (0, (1 << width) - 1)
     check(f"cvt.{to}.{source} {{d}}, {{a}};", [source], width, lambda a: a)
-    check(f"cvt.sat.{to}.{source} {{d}}, {{a}};", [source], width, lambda a: max(low, min(high, a)))
+    values = (-(1 << int(source[1:]) - 1) if source[0] == "s" else 0, (1 << int(source[1:]) - (source[0] == "s")) - 1)
+    if low <= values[0] and values[1] <= high:  # ptxas: `.sat` stands only where it may change a value
+        with pytest.raises(Unsupported, match=rf"cvt\.sat\.{to}\.{source}"):
+            check(f"cvt.sat.{to}.{source} {{d}}, {{a}};", [source], width, lambda a: a)
+    else:
+        check(f"cvt.sat.{to}.{source} {{d}}, {{a}};", [source], width, lambda a: max(low, min(high, a)))
 
 
 def test_packing():

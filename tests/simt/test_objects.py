@@ -9,6 +9,7 @@ import pytest
 
 from undertorch.simt import SimtError
 from undertorch.simt.codegen.objects import Worker
+from undertorch.simt.codegen.worker import send
 
 KERNELS = Path(__file__).parent / "kernels" / "classics.ptx"
 CODE = """
@@ -75,3 +76,78 @@ def test_a_text_longer_than_the_pipe_has_room_arrives():
     finally:
         worker.close()
     assert called == [1]
+
+
+def test_an_exception_while_it_compiles_leaves_no_answer_for_the_next_request():
+    """Ctrl-C or an alarm between a request and its answer: the next one got that answer, and it was kept on disk."""
+    worker, seven, eight = Worker(), RIGHT, RIGHT.replace("7", "8")
+    try:
+        assert worker.compile(seven, 0) != worker.compile(eight, 0)
+        right = worker.compile(eight, 0)
+
+        def alarm():
+            raise TimeoutError
+
+        with pytest.raises(TimeoutError):
+            worker.compile(seven, 0, meanwhile=alarm)
+        assert worker.compile(eight, 0) == right
+    finally:
+        worker.close()
+
+
+def test_an_answer_to_another_request_is_not_taken():
+    worker = Worker()
+    try:
+        worker.start()
+        send(worker.process.stdin, b"\0" + RIGHT.encode())  # somebody's who never read the answer
+        with pytest.raises(SimtError, match="another request"):
+            worker.compile(RIGHT.replace("7", "8"), 0)
+        assert worker.compile(RIGHT.replace("7", "8"), 0)
+    finally:
+        worker.close()
+
+
+def test_a_compiler_that_the_system_killed_is_no_mistake_of_the_kernel():
+    worker = Worker()
+    try:
+        with pytest.raises(SimtError, match="memory"):
+            worker.compile(RIGHT, 0, meanwhile=lambda: (worker.process.kill(), worker.process.wait()))
+    finally:
+        worker.close()
+
+
+def test_a_python_that_does_not_know_where_it_is_says_so(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(SimtError, match=r"sys\.executable"):
+        Worker().compile(RIGHT, 0)
+
+
+FORKED = """
+import os, sys
+import numpy as np, undertorch
+
+def gives(number):
+    y = np.zeros(1, np.int32)
+    head = ".version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k(.param .u64 p) {.reg .b64 %rd1;"
+    undertorch.ptx(f"{head} ld.param.u64 %rd1,[p]; st.global.u32 [%rd1],{number}; ret;}}")["k"][1, 1](y)
+    return int(y[0]) == number
+
+assert gives(1)
+children = []
+for child in (1, 2):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if all(gives(100 * child + n) for n in range(5)) else 1)
+    children.append(pid)
+assert all(gives(1000 + n) for n in range(5))
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+"""
+
+
+def test_forked_processes_have_a_compiler_each(tmp_path):
+    """They read each other's answers from the pipe that they had in common."""
+    environment = os.environ | {"UNDERTORCH_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout == "[0, 0]\n", done.stderr

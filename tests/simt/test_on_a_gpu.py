@@ -139,8 +139,9 @@ def test_inside_a_captured_graph(kernels):
 
 
 def test_tensors_on_a_gpu_are_refused_by_the_machine(kernels):
+    x, y = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")  # inside, "cuda" would be the machine
     with undertorch.machine(gpu="H200"), pytest.raises(BadLaunch, match=r"move them with \.cpu\(\)"):
-        kernels["scale"][1, 32](torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda"), 1.0, 4)
+        kernels["scale"][1, 32](x, y, 1.0, 4)
 
 
 def test_memory_of_the_host_is_refused_on_a_gpu(kernels):

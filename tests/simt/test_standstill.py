@@ -75,3 +75,17 @@ def test_a_loop_that_gets_somewhere_is_not(kernels, looked_at_from_the_start, ke
     x = np.zeros(1, np.int32)
     kernels[kernel][grid, 1](x, *arguments)
     assert result is None or x[0] == result
+
+
+def test_a_lone_thread_that_polls_and_counts_is_no_deadlock():
+    """Nobody is left to write what it reads, so it waits for nobody: it counts to its end, however long that takes."""
+    kernel = undertorch.cuda("""extern "C" __global__ void counts(volatile int* x, int* y, int n) {
+        if (threadIdx.x) return;
+        int i = 0;
+        while (i < n) i += 1 + x[0];
+        y[0] = i;
+    }""")["counts"]
+    y = np.zeros(1, np.int32)
+    with undertorch.machine(patience=0.2):
+        kernel[1, 32](np.zeros(1, np.int32), y, 4_000_000)
+    assert y[0] == 4_000_000

@@ -86,3 +86,17 @@ def test_an_operator_may_write_to_its_arguments():
     assert torch.equal(x, 5 * torch.arange(40.0))
     assert x._version > version
     torch.library.opcheck(scale_, (torch.ones(8), 2.0))
+
+
+def test_a_tensor_that_was_saved_for_backward_and_written_to_is_told():
+    """What a kernel only reads stays as it was: its backward goes on."""
+    kernel = undertorch.cuda("__global__ void adds(float* y, const float* x) { y[threadIdx.x] += x[threadIdx.x]; }")[
+        "adds"
+    ]
+    start = torch.zeros(3, requires_grad=True)
+    written, read = start.exp(), start.exp()
+    with torch.no_grad():
+        kernel[1, 3](written, read)
+    read.sum().backward()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        written.sum().backward()

@@ -11,6 +11,7 @@ from undertorch.cli.outputs import STDOUT, check_writable, refuse_inputs, same_f
 
 if TYPE_CHECKING:
     from undertorch.records import Gpu, Step
+    from undertorch.records.ranks import RanksReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,9 @@ class Files:
             check_writable(path)
 
     @contextmanager
-    def written(self, seen: Sequence[tuple["Gpu", "Step"]], as_list: bool = False) -> Iterator[None]:
+    def written(
+        self, seen: Sequence[tuple["Gpu", "Step"]], as_list: bool = False, ranks: "RanksReport | None" = None
+    ) -> Iterator[None]:
         """Writes those that are wanted, then goes into the block that shows the report.
 
         First, since the reader of the report may leave before its end (`| head`). Where a file cannot be written the
@@ -42,7 +45,7 @@ class Files:
         """
         failure: Exception | None = None
         try:
-            self._write(seen, as_list)
+            self._write(seen, as_list, ranks)
         except (BadInput, BrokenPipeError) as error:
             failure = error
         try:
@@ -51,7 +54,7 @@ class Files:
             if failure is not None:
                 raise failure
 
-    def _write(self, seen: Sequence[tuple["Gpu", "Step"]], as_list: bool) -> None:
+    def _write(self, seen: Sequence[tuple["Gpu", "Step"]], as_list: bool, ranks: "RanksReport | None") -> None:
         """Writes those that are wanted. The Perfetto file is that of the first GPU. Raises BadInput."""
         from undertorch.records.files import write_steps
         from undertorch.reports.page import write_page
@@ -60,10 +63,10 @@ class Files:
         steps = [step for _, step in seen]
         if self.json is not None and self.json != STDOUT:
             with writing(self.json):
-                write_steps(self.json, steps, as_list=as_list)
+                write_steps(self.json, steps, as_list=as_list, ranks=ranks)
         if self.page is not None:
             with writing(self.page):
-                write_page(self.page, steps, {gpu.name: gpu for gpu, _ in seen})
+                write_page(self.page, steps, {gpu.name: gpu for gpu, _ in seen}, ranks)
         if self.perfetto is not None:
             with writing(self.perfetto):
                 write_perfetto(self.perfetto, steps[0])

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from undertorch import __version__
+from undertorch.cli.check import check
 from undertorch.cli.compare import compare
 from undertorch.cli.doctor import doctor
 from undertorch.cli.exits import BadInput, Status, internal_error, say
 from undertorch.cli.gpus import gpus
+from undertorch.cli.ops import ops
 from undertorch.cli.see import see
 from undertorch.cli.terminal import accept_every_character
 
@@ -29,8 +31,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings=PASSED_ON)(see)
+app.command()(check)
 app.command()(compare)
 app.command()(gpus)
+app.command()(ops)
 app.command()(doctor)
 
 

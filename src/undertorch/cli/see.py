@@ -11,7 +11,8 @@ from undertorch.cli.files import Files
 from undertorch.cli.named_gpus import named_gpus
 from undertorch.cli.outputs import STDOUT, write_out
 from undertorch.cli.progress import progress
-from undertorch.cli.see_traces import refuse_places, see_traces
+from undertorch.cli.see_measured import see_measured
+from undertorch.cli.see_traces import is_folder_of_traces, refuse_places, see_traces
 from undertorch.cli.several import see_several
 from undertorch.cli.terminal import terminal
 
@@ -41,7 +42,8 @@ def see(
         typer.Option(
             metavar="N",
             min=0,
-            help="Which training step to look at, counted from 1; without it 2. Of a trace: the profiler's number.",
+            help="Which training step to look at, counted from 1; without it 2, measured one of 10 to 12. Of a trace: "
+            "the profiler's number.",
         ),
     ] = None,
     assume: Annotated[
@@ -61,15 +63,17 @@ def see(
 ) -> Status:
     """What each line of one training step becomes on the GPU.
 
-    Its kernels, forward, backward and update, with grid, block, bytes, FLOPs, time, and what bounds them. The script
-    runs without a GPU, on made-up values; the times are predicted. Of a trace that torch.profiler wrote (trace.json,
-    trace.json.gz) in place of the script, its step of median length is shown, as it was measured; of several traces
-    (of ranks, or before and after an edit) a table stands before the first.
+    Its kernels, forward, backward and update, with grid, block, bytes, FLOPs, time, and what bounds them. With --gpu
+    the script runs without a GPU, on made-up values, and the times are predicted. Without it the script runs for real
+    on this machine's CUDA GPU, where there is one, until a step after the warm-up is measured. Of a trace that
+    torch.profiler wrote (trace.json, trace.json.gz) in place of the script, its step of median length is shown, as it
+    was measured; of several traces (of ranks, or before and after an edit) a table stands before the first.
     """
     from undertorch.records.files import to_json
     from undertorch.reports.terminal import show
     from undertorch.steps import see as steps
     from undertorch.steps.asked import ended_before
+    from undertorch.steps.measure import has_cuda
     from undertorch.steps.record.errors import RecordError
     from undertorch.steps.traces import is_trace
 
@@ -78,15 +82,21 @@ def see(
     assumed = assumptions(assume or [])
     files = Files(json=json, page=page, perfetto=perfetto)
     files.check(_read_by(script, arguments or [], gpu))
-    if is_trace(script):
+    if is_trace(script) or is_folder_of_traces(script):
         if assumed:
             raise BadInput(f"--assume is for scripts: nothing is assumed of {script}, which is a trace.")
         return see_traces([script, *map(Path, arguments or [])], gpu, step, files)
     number = ORDINARY if step is None else step
     if number < 1:
         raise BadInput(f"--step {number}: a script's steps are counted from 1.")
+    if gpu is None and has_cuda():
+        if assumed:
+            raise BadInput(
+                "--assume is for a predicted step, which --gpu NAME asks for: here the script runs for real."
+            )
+        return see_measured(script, arguments or [], step, files)
     if gpu is None:
-        say(f"no --gpu given, so the times are predicted for the {REFERENCE}; this version does not measure.")
+        say(f"no --gpu given and no CUDA GPU found here, so the times are predicted for the {REFERENCE}.")
     sheet, *others = named_gpus(REFERENCE if gpu is None else gpu)
     try:
         if others:

@@ -13,53 +13,79 @@ from undertorch.cli.terminal import terminal
 
 if TYPE_CHECKING:
     from undertorch.records import Gpu, Step
+    from undertorch.records.ranks import RanksReport
+    from undertorch.steps.traces import SeenTrace
 
 ADDRESS = re.compile(r"(https?|ftp|s3|gs|hf):/")
 """Begins what is no file on this machine. Of the two slashes a Path keeps one."""
 
+DIGITS = re.compile(r"(\d+)")
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The traces that lie in a folder, those of ranks in the order of their numbers. Raises BadInput where it cannot be
+    read."""
+    try:
+        inside = [path for path in folder.iterdir() if path.name.endswith((".json", ".json.gz")) and path.is_file()]
+    except OSError as error:
+        raise BadInput(f"{folder} is a folder that cannot be read: {error.strerror}; name a file.") from error
+    return sorted(inside, key=lambda path: [int(part) if part.isdigit() else part for part in DIGITS.split(path.name)])
+
+
+def is_folder_of_traces(target: Path) -> bool:
+    """A folder that is no module and has traces in it. Raises BadInput where it cannot be read."""
+    from undertorch.steps.record.spawn import module_file
+
+    return target.is_dir() and module_file(str(target)) is None and bool(traces_in(target))
+
 
 def refuse_places(target: Path) -> None:
-    """Raises BadInput where an address is given in place of a file, or a folder that is no module either."""
+    """Raises BadInput where an address is given in place of a file, or a folder with neither traces nor a module."""
     from undertorch.steps.record.spawn import module_file
 
     if ADDRESS.match(str(target)):
         raise BadInput(f"{target} is an address, and nothing is fetched; download it, and name the file.")
-    if target.is_dir() and module_file(str(target)) is None:
-        try:
-            inside = sorted(path.name for path in target.iterdir())
-        except OSError as error:
-            raise BadInput(f"{target} is a folder that cannot be read: {error.strerror}; name a file.") from error
-        traces = [name for name in inside if name.endswith((".json", ".json.gz"))]
-        if traces:
-            first = target / traces[0]
-            raise BadInput(f"{target} is a folder; name the traces in it that are to be seen, such as {first}.")
-        scripts = [name for name in inside if name.endswith(".py")]
+    if target.is_dir() and module_file(str(target)) is None and not traces_in(target):
+        scripts = sorted(path.name for path in target.iterdir() if path.name.endswith(".py"))
         such = f", such as {target / scripts[0]}" if scripts else ""
         raise BadInput(f"{target} is a folder, and no traces are in it; name the script that is to be seen{such}.")
 
 
-def see_traces(paths: Sequence[Path], gpu: str | None, number: int | None, files: Files) -> Status:
-    """Shows of each trace the step of that number, or the one of median length. `gpu` names the sheet of all of them,
-    where the traces do not.
+def see_traces(given: Sequence[Path], gpu: str | None, number: int | None, files: Files) -> Status:
+    """Shows of each trace the step of that number, or the one of median length; of a folder, of each trace in it. `gpu`
+    names the sheet of all of them, where the traces do not.
 
     Traces that cannot be read are named, and the status says so. Raises BadInput where none can.
     """
     from undertorch.records.files import to_json
 
-    _only_traces(paths)
+    _only_traces(given)
+    paths = [path for one in given for path in (traces_in(one) if one.is_dir() else [one])]
+    files.check(paths)
     sheet = None if gpu is None else only_gpu(gpu)
-    seen, failed = _read(paths, sheet, number)
-    if not seen:
+    read, failed = _read(paths, sheet, number)
+    if not read:
         raise BadInput(" ".join(failed))
     several = len(paths) > 1
-    with files.written(seen, as_list=several):
+    ranks = _ranks(read)
+    seen = [(one.gpu, one.step) for one in read]
+    with files.written(seen, several, ranks):
         if files.json == STDOUT:
-            write_out(to_json([step for _, step in seen], as_list=several))
+            write_out(to_json([step for _, step in seen], several, ranks))
         else:
-            _show(seen, several)
+            _show(seen, several, ranks)
     for sentence in failed:
         say(sentence)
     return Status.BAD_INPUT if failed else Status.FINE
+
+
+def _ranks(read: "Sequence[SeenTrace]") -> "RanksReport | None":
+    """What they say of one another, where they are ranks of one run."""
+    from undertorch.steps.ranks import join_ranks
+
+    ranked = [one.ranked for one in read if one.ranked is not None]
+    one_run = len(ranked) == len(read) > 1 and len({one.world_size for one in ranked}) == 1
+    return join_ranks(ranked) if one_run and len({one.rank for one in ranked}) == len(ranked) else None
 
 
 def _only_traces(paths: Sequence[Path]) -> None:
@@ -70,31 +96,31 @@ def _only_traces(paths: Sequence[Path]) -> None:
         if str(path).partition("=")[0] in OWN_OPTIONS:
             raise BadInput(f"{path} stands behind {paths[0]}; put undertorch's options before the traces.")
         refuse_places(path)
-        if not is_trace(path):
+        if not is_trace(path) and not is_folder_of_traces(path):
             raise BadInput(f"{paths[0]} is a trace, which takes no arguments but more traces; {path} is none.")
         if path in paths[:place]:
             raise BadInput(f"{path} is given twice; name each trace once.")
 
 
-def _read(paths: Sequence[Path], sheet: "Gpu | None", number: int | None) -> "tuple[list[tuple[Gpu, Step]], list[str]]":
-    """Each trace's sheet and step, and a sentence for each that cannot be read."""
+def _read(paths: Sequence[Path], sheet: "Gpu | None", number: int | None) -> "tuple[list[SeenTrace], list[str]]":
+    """Each trace's step, and a sentence for each that cannot be read."""
     from undertorch.steps import traces
 
-    seen, failed = [], []
+    read: list[SeenTrace] = []
+    failed = []
     for path in paths:
         try:
-            step, of = traces.see_trace(path, sheet, number)
+            read.append(traces.see_rank(path, sheet, number, read[0].ranked if read else None))
         except traces.BadTrace as error:
             failed.append(str(error))
-        else:
-            seen.append((of, step))
-    return seen, failed
+    return read, failed
 
 
-def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool) -> None:
+def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool, ranks: "RanksReport | None") -> None:
     from rich.text import Text
 
     from undertorch.reports.terminal import show
+    from undertorch.reports.terminal.ranks import ranks as ranks_drawn
     from undertorch.reports.terminal.text import Paragraph
     from undertorch.reports.terminal.traces_compared import traces_compared
 
@@ -102,6 +128,8 @@ def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool) -> None:
     console = terminal()
     if several:
         console.print(traces_compared([step for _, step in seen], console.width), "", highlight=False)
+    if ranks is not None:
+        console.print(ranks_drawn(ranks, console.width), "", highlight=False)
     show(step, sheet, console)
     if len(seen) > 1:
         note = f"\nThis was {step.environment.script}, line by line; give another trace alone to see it so."

@@ -1,5 +1,6 @@
 """The records that everything speaks in. They know nobody: no torch, no other part of undertorch."""
 
+from undertorch.records.checked import Checked
 from undertorch.records.findings import Finding, FindingKind, Place, Severity
 from undertorch.records.gpus import Gpu
 from undertorch.records.kernels import Dim3, Kernel
@@ -28,6 +29,7 @@ __all__ = [
     "Argument",
     "Assumption",
     "Bound",
+    "Checked",
     "Dim3",
     "Environment",
     "Finding",

@@ -6,7 +6,7 @@ needs no join. What is derived (phases, lines, busy_us) is written for readers a
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from undertorch.records.kinds import Bound, Kind, Limiter, Math, Phase
 from undertorch.records.launches import Launch
 from undertorch.records.ops import Op
 from undertorch.records.origins import Origin
+from undertorch.records.ranks import RanksReport
 from undertorch.records.steps import Accounting, Advice, Environment, Idle, Memory, Step
 from undertorch.records.totals import Line, busy_us, lines, phases_us
 
@@ -87,6 +88,8 @@ class StepFile:
     advice: tuple[Advice, ...]
     accounting: Accounting
     environment: Environment
+    ranks: RanksReport | None = None
+    """Of the first of several ranks' steps: what they say of one another. Written for readers, like what is derived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +103,11 @@ KERNEL_FIELDS = tuple(field.name for field in fields(Kernel) if field.name != "n
 LAUNCH_FIELDS = tuple(field.name for field in fields(Launch) if field.name != "kernel")
 
 
-def to_json(steps: Sequence[Step], as_list: bool = False) -> bytes:
-    """One Step as an object, several (one a GPU) as a list; `as_list`: also one that stands for several."""
+def to_json(steps: Sequence[Step], as_list: bool = False, ranks: RanksReport | None = None) -> bytes:
+    """One Step as an object, several (one a GPU) as a list; `as_list`: also one that stands for several. `ranks` is
+    what several ranks' steps say of one another."""
     entries = [_to_file(step) for step in steps]
+    entries[0] = replace(entries[0], ranks=ranks)
     return msgspec.json.encode(entries[0] if len(entries) == 1 and not as_list else entries)
 
 
@@ -116,9 +121,9 @@ def from_json(data: bytes, name: str) -> tuple[Step, ...]:
     return tuple(_from_file(entry) for entry in (found if isinstance(found, tuple) else (found,)))
 
 
-def write_steps(path: Path, steps: Sequence[Step], as_list: bool = False) -> None:
+def write_steps(path: Path, steps: Sequence[Step], as_list: bool = False, ranks: RanksReport | None = None) -> None:
     """Writes the file whole or not at all. Raises OSError where it cannot be written."""
-    write_whole(path, to_json(steps, as_list))
+    write_whole(path, to_json(steps, as_list, ranks))
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -33,6 +33,9 @@ class FindingKind(StrEnum):
     MISALIGNED = "misaligned"
     UNINITIALIZED = "uninitialized"
     DEADLOCK = "deadlock"
+    TRAP = "trap"
+    ASSERT = "assert"
+    INVALID_FREE = "invalid-free"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

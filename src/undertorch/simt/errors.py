@@ -26,6 +26,17 @@ class BadLaunch(SimtError):
 
 
 @contextmanager
+def on_line(line: int) -> Iterator[None]:
+    """What is wrong in the text names its line."""
+    try:
+        yield
+    except PtxError as error:
+        if str(error).startswith("PTX line"):
+            raise
+        raise PtxError(f"PTX line {line}: {error}") from None
+
+
+@contextmanager
 def located(instruction: "Instruction") -> Iterator[None]:
     """What is wrong with an instruction names its line."""
     try:
@@ -55,7 +66,7 @@ class Fault(SimtError):
         self.printed: tuple[str, ...] = ()
         """What threads had printed until then, a printf each."""
         self.kind = kind
-        """`out-of-bounds`, `misaligned`, `trap`, `assert` or `invalid-free`."""
+        """`out-of-bounds`, `misaligned`, `trap`, `assert`, `invalid-free`, `barrier-number` or `barrier-count`."""
         self.thread = thread
         self.file = file
         self.line = line

@@ -27,7 +27,8 @@ class EventKind(IntEnum):
     ACCESS = layout.ACCESS
     """ld, st, atom or red: `addresses` and `bytes` of each lane in `space`. Order, scope and whether it reads, writes
     or is atomic are the site's. Global addresses are the host's, shared ones offsets, local ones offsets with the lanes
-    one behind the other. A generic access that reaches several spaces has a row for each."""
+    one behind the other. A generic access that reaches several spaces has a row for each. Of atom.cas `count` holds the
+    lanes that exchanged: the others wrote nothing."""
     VALUES = layout.VALUES
     """Follows a store's ACCESS (in the same call, with nothing between): `addresses` holds what each lane writes, 8
     bytes a row, `number` counting them; narrower values are filled with zeros."""
@@ -50,6 +51,9 @@ class EventKind(IntEnum):
     """fence or membar, with order and scope in the site."""
     EXIT = layout.EXIT
     """These threads ended: from now on no barrier expects them."""
+    MEMBERS = layout.MEMBERS
+    """A shfl, vote, match, redux or bar.warp.sync of these lanes has a member mask that leaves out the lane itself, or
+    (but for bar.warp.sync) names lanes that ended or never were, which `count` holds; `addresses` are the masks."""
 
 
 SPACES = ("global", "shared", "local")
@@ -133,7 +137,7 @@ def counters(
     for block in program.flow.blocks:
         times, lanes = (int(n) for n in blocks[block.number])
         items = [i for part in block.parts for i in part.instructions] + ([block.end] if block.end else [])
-        for item in items:
+        for item in [i for i in items if i.counted]:
             key = (item.place.file, item.place.line) if item.place else (None, None)
             row = lines.setdefault(key, [0, 0])
             row[0] += times

@@ -21,6 +21,12 @@ class Given:
     """Bytes."""
     sources: Mapping[str, str]
     """Text of source files, by the names that the PTX gives them; of files that are not known, nothing."""
+    names: Sequence[str] = ()
+    """What the arguments are called; where they have no names, they are counted."""
+
+    def argument(self, number: int) -> str:
+        """What one is called in a message."""
+        return f"argument {self.names[number] if number < len(self.names) else number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +64,8 @@ def source_line(sources: Mapping[str, str], file: str | None, line: int | None) 
 def access(program: Program, given: Given, site: Site, address: int, kind: str) -> str:
     """What an access did that ended the launch: `out-of-bounds`, or `misaligned`."""
     verb = "updates" if site.reads and site.writes else "writes" if site.writes else "reads"
-    if site.space == "shared" and address >= 1 << 63:
-        address -= 1 << 64  # an offset before the block's memory
+    if site.space == "shared" and 1 << 31 <= address < 1 << 32:
+        address -= 1 << 32  # an offset before the block's memory
     did = f"{verb} {site.bytes} bytes at {address:#x} of {site.space} memory, "
     if kind == "misaligned":
         return did + f"which is no multiple of {site.bytes}"
@@ -84,17 +90,17 @@ def _beyond_arguments(program: Program, given: Given, site: Site, address: int) 
     parameters = [p.name for p in program.flow.function.parameters]
     meant = {parameters.index(o.name) for o in origins(program, site) if getattr(o, "name", None) in parameters}
     nothing = [n for n in sorted(meant) if given.arguments[n] is None]
-    extents = list(_extents(given.arguments))
-    inside = [e for e in extents if e.start <= address and address + site.bytes <= e.start + e.bytes]
+    spans = list(extents(given.arguments))
+    inside = [e for e in spans if e.start <= address and address + site.bytes <= e.start + e.bytes]
     if inside:
-        return f"in argument {inside[0].number} ({inside[0].what}), which may not be written to"
-    candidates = [extent for extent in extents if extent.number in meant]
+        return f"in {given.argument(inside[0].number)} ({inside[0].what}), which may not be written to"
+    candidates = [extent for extent in spans if extent.number in meant]
     if nothing and not candidates:
-        return f"{outside}: argument {nothing[0]} is None"
+        return f"{outside}: {given.argument(nothing[0])} is None"
     if not candidates:
-        return f"{outside}: not in any argument"
+        return f"{outside}: not in any argument; what a kernel reaches through memory is named by reachable=[…]"
     nearest = min(candidates, key=lambda e: max(e.start - address, address - e.start - e.bytes))
-    return f"{outside}: {_distance(nearest, address, site.bytes)} argument {nearest.number} ({nearest.what})"
+    return f"{outside}: {_distance(nearest, address, site.bytes)} {given.argument(nearest.number)} ({nearest.what})"
 
 
 def _distance(extent: Extent, address: int, size: int) -> str:
@@ -112,7 +118,7 @@ def _bytes(count: int) -> str:
     return f"{count} byte" if count == 1 else f"{count} bytes"
 
 
-def _extents(arguments: Sequence[object]) -> Iterator[Extent]:
+def extents(arguments: Sequence[object]) -> Iterator[Extent]:
     """Of arguments that are memory: the bytes that an array spans, and all of a tensor's storage."""
     for number, argument in enumerate(arguments):
         array: Any = argument

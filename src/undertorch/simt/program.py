@@ -1,6 +1,7 @@
 """A kernel made ready to run: laid out, compiled, linked."""
 
 import hashlib
+import threading
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from undertorch.simt.codegen.places import Places
 from undertorch.simt.codegen.sites import Site, list_sites
 from undertorch.simt.errors import BadLaunch
 from undertorch.simt.loops import computing
+from undertorch.simt.numerics import TensorNumerics
 from undertorch.simt.ptx import parse
 from undertorch.simt.ptx.instructions import Module, Symbol, Variable
 from undertorch.simt.ptx.special import RESERVED as RESERVED_REGISTERS
@@ -20,6 +22,7 @@ from undertorch.simt.runtime.layout import RESERVED
 if TYPE_CHECKING:
     from undertorch.simt.codegen.kernel import KernelCode, Mode
 
+MMA = {"mma", "wmma"}
 LEVELS = {"none": 0, "counters": 1, "events": 2}
 
 
@@ -42,13 +45,18 @@ class Program:
     """Whether it asks for the workspace of a cooperative launch: that of `this_grid().sync()`."""
     local_bytes: int
     """Of a thread."""
+    numerics: TensorNumerics | None = None
+    """How mma adds; None: by fused multiply-adds."""
     loaded: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a mode is compiled: what a second one would replace may be running."""
 
     def address(self, mode: "Mode") -> int:
         """Where the machine code of a mode lies; compiles it when first asked."""
-        if mode not in self.loaded:
-            key = (self.digest, self.name, str(self.level), mode)
-            self.loaded[mode] = linker().kernel(key, mode, lambda: self._code(mode))
+        with self.lock:
+            if mode not in self.loaded:
+                key = (self.digest, self.name, str(self.level), mode, str(self.numerics))
+                self.loaded[mode] = linker().kernel(key, mode, lambda: self._code(mode))
         return self.loaded[mode][1]
 
     def _code(self, mode: "Mode") -> "KernelCode":
@@ -57,18 +65,40 @@ class Program:
 
         p = self.places
         addresses = Addresses(shared=p.shared, local=p.local, parameters=p.parameters, symbols=p.symbols)
-        return KernelWriter(flow=self.flow, addresses=addresses, sites=self.sites, mode=mode, level=self.level).write()
+        return KernelWriter(
+            flow=self.flow,
+            addresses=addresses,
+            sites=self.sites,
+            mode=mode,
+            level=self.level,
+            numerics=self.numerics,
+        ).write()
 
     @cached_property
     def placed(self) -> tuple[Variable, ...]:
         """What has an address for as long as the file is loaded: its variables, and functions that are pointed to."""
         return _placed(self.module, self.flow)
 
+    def alignment(self, space: str) -> int:
+        """The greatest that a variable of shared or local memory asks for."""
+        variables = (*self.module.variables, *self.flow.variables)
+        return max((1, *(v.align for v in variables if v.space in {space, "param" if space == "local" else space})))
+
     @cached_property
     def allocates(self) -> bool:
         """Whether it calls malloc."""
         calls = [s.instruction.sources[1] for s in self.sites.values() if s.instruction.name == "hostcall"]
         return Symbol("malloc") in calls
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """Numbers of the parameters by which the kernel may write: what its stores' addresses are computed from."""
+        from undertorch.simt.faults import origins
+
+        names = [p.name for p in self.flow.function.parameters]
+        stores = [site for site in self.by_number if site.writes and site.space in {"global", "generic"}]
+        found = {getattr(origin, "name", "") for site in stores for origin in origins(self, site)}
+        return frozenset(number for number, name in enumerate(names) if name in found)
 
     @cached_property
     def computing(self) -> frozenset[int]:
@@ -93,8 +123,11 @@ def parsed(text: str) -> tuple[Module, str]:
 
 
 @lru_cache(maxsize=256)
-def prepare(text: str, kernel: str, instrument: str) -> Program:
-    """Lays out a kernel. Raises PtxError, Unsupported, or BadLaunch where there is no such kernel."""
+def prepare(text: str, kernel: str, instrument: str, numerics: TensorNumerics | None = None) -> Program:
+    """Lays out a kernel; `numerics` says how mma adds.
+
+    Raises PtxError, Unsupported, or BadLaunch where there is no such kernel.
+    """
     module, digest = parsed(text)
     if kernel not in module.kernels:
         names = ", ".join(module.kernels) or "none"
@@ -106,6 +139,7 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
     reserved = 0 if specials.isdisjoint(RESERVED_REGISTERS) else RESERVED
     shared, end = _offsets([v for v in (*module.variables, *laid_out.variables) if v.space == "shared"], reserved)
     local, local_bytes = _offsets([v for v in laid_out.variables if v.space in {"local", "param"}])
+    widest = max((16, *(v.align for v in laid_out.variables if v.space in {"local", "param"})))
     parameters, _ = _offsets(list(laid_out.function.parameters))
     places = Places(
         shared=shared,
@@ -113,6 +147,7 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
         parameters=parameters,
         symbols={v.name: number for number, v in enumerate(_placed(module, laid_out))},
     )
+    sites = list_sites(laid_out)
     program = Program(
         module=module,
         digest=digest,
@@ -120,11 +155,12 @@ def prepare(text: str, kernel: str, instrument: str) -> Program:
         level=LEVELS[instrument],
         flow=laid_out,
         places=places,
-        sites=list_sites(laid_out),
+        sites=sites,
         static_shared=end - reserved,
         reserved_shared=reserved,
         cooperative=not specials.isdisjoint(WORKSPACE),
-        local_bytes=(local_bytes + 15) // 16 * 16,
+        local_bytes=-(-local_bytes // widest) * widest,
+        numerics=numerics if any(site.instruction.name in MMA for site in sites.values()) else None,
     )
     program.address("full")  # what cannot be compiled is said before anything runs
     return program

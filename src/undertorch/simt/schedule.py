@@ -23,6 +23,7 @@ from undertorch.simt.faults import Given, access, fault
 from undertorch.simt.hostcalls import Reader, answer
 from undertorch.simt.program import Program
 from undertorch.simt.runtime import layout
+from undertorch.simt.runtime.buffers import aligned
 from undertorch.simt.runtime.heap import Heap
 from undertorch.simt.runtime.layout import BLOCK, CONTEXT, COPY, EVENT, SITE, SLOTS, WARP, WARP_STATE
 from undertorch.simt.standstill import QUIET, Standstill, can_be_told, contents
@@ -36,13 +37,6 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_uint32
 )
 RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-
-
-def aligned(size: int, alignment: int = 64) -> Array:
-    """Zeroed bytes at an aligned address."""
-    raw = np.zeros(size + alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    return raw[start : start + size]
 
 
 @dataclass(slots=True)
@@ -126,22 +120,28 @@ class Schedule:
 
     def on_machine(self) -> "list[Resident]":
         """Blocks that have started, of all host threads."""
-        return [r for lane in self.lanes for r in (*list(lane.held), lane.running) if r is not None]
+        found = [r for lane in self.lanes for r in (*list(lane.held), lane.running) if r is not None]
+        return list({id(r): r for r in found}.values())  # who waits for another turn ran last, perhaps
 
     def contents(self) -> bytes:
         """Digest of what threads can tell each other by."""
         return contents((r.shared for r in self.on_machine()), self.buffers)
 
     def computes(self) -> bool:
-        """Whether any thread is in a loop that asks for nothing of others: it is under way, however long."""
+        """Whether any thread is under way, however long: in a loop that asks for nothing of others, or as the only one.
+
+        A lone thread that polls memory waits for nobody, since nobody is left to write; where its state repeats, that
+        is told otherwise (standstill.py).
+        """
         plain = np.array(sorted(self.program.computing), np.int32)
-        size = self.warp_bytes
+        size, running = self.warp_bytes, 0
         for resident in self.on_machine():
             for n in range(self.warps):
                 warp = resident.warps[n * size : n * size + WARP_STATE.itemsize].view(WARP_STATE)[0]
                 if np.isin(warp["pc"], plain).any():
                     return True
-        return False
+                running += int((warp["pc"] < layout.EXITED).sum())
+        return running == 1
 
     def take(self, count: int) -> tuple[int, int]:
         """The next blocks that nobody has started: from, to."""
@@ -330,8 +330,8 @@ class HostThread:
     def _resident(self) -> Resident:
         s, program = self.schedule, self.schedule.program
         warps = aligned(s.warps * s.warp_bytes)
-        shared = aligned(max(16, s.shared_bytes), 1024)
-        local = aligned(max(16, s.warps * WARP * program.local_bytes))
+        shared = aligned(max(16, s.shared_bytes), max(1024, program.alignment("shared")))
+        local = aligned(max(16, s.warps * WARP * program.local_bytes), max(64, program.alignment("local")))
         asynchronous = any(site.proxy == "async" for site in program.by_number)
         queues = np.zeros(s.warps * layout.QUEUE, COPY) if asynchronous else None
         state = np.zeros(1, BLOCK)
@@ -370,7 +370,11 @@ class HostThread:
         thread = self._thread(resident.state[0], int(c["fault_warp"]), int(c["fault_lane"]))
         site = self.schedule.program.by_number[int(c["fault_site"])]
         program, given = self.schedule.program, self.schedule.given
-        if kind == "trap":
+        if kind == "barrier-number":
+            what = f"names barrier {int(c['fault_address'])}; they are 0 to {layout.BARRIERS - 1}"
+        elif kind == "barrier-count":
+            what = f"counts {int(c['fault_address'])} threads at a barrier; they have to be whole warps"
+        elif kind == "trap":
             what = site.instruction.options.get("why", "executed trap")
         else:
             what = access(program, given, site, int(c["fault_address"]), kind)
@@ -408,6 +412,8 @@ class HostThread:
         block = blocks[pc & layout.PC_MASK]
         first = block.parts[0].instructions[0] if block.parts else block.end
         word = "wait for lanes of their mask" if pc >= layout.PARKED else "run"
+        if pc >= layout.PARKED and first is not None and first.name != "bar.warp.sync":
+            word += f", which have to come to this {first.name}"
         return f"{word}{line_of(first)}"
 
     # -- what native code asks for

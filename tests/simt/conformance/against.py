@@ -5,6 +5,7 @@ from simt.conformance.atomics import atomic_cases
 from simt.conformance.forms import PLAIN
 from simt.conformance.meaning import is_bounded, meaning
 from simt.conformance.memory import load_cases, sent_cases, store_cases
+from simt.conformance.tensor import held_cases, outside
 from simt.conformance.warps import warp_cases
 from undertorch.gpus import find
 from undertorch.simt.ptx.opcodes import match
@@ -31,13 +32,14 @@ def wrong_answers(program):
 
 def all_cases(forms):
     """Of memory, lanes, barriers and control."""
-    for made in (load_cases, store_cases, sent_cases, atomic_cases, warp_cases):
+    for made in (load_cases, store_cases, sent_cases, atomic_cases, warp_cases, held_cases):
         yield from made(forms)
 
 
-def case_differences(case):
+def case_differences(case, **options):
     """Where memory is not what it has to be after a launch on the machine."""
-    return list(cases.differences(case, cases.on_machine(case, find(GPU))))
+    arguments = cases.on_machine(case, find(GPU), **options)
+    return list(outside(case, arguments) if case.bounded else cases.differences(case, arguments))
 
 
 def held_forms():
@@ -54,5 +56,9 @@ def held_forms():
                 held[trial.opcode] = "bounded" if is_bounded(trial.opcode) else "exact"
     for case in all_cases(forms):
         right = not case_differences(case)
-        held |= {opcode: "exact" if right and held[opcode] != "wrong" else "wrong" for opcode in case.forms}
+        for opcode in case.forms:
+            if not right or held[opcode] == "wrong":
+                held[opcode] = "wrong"
+            elif held[opcode] != "bounded":
+                held[opcode] = "bounded" if case.bounded else "exact"
     return held

@@ -30,6 +30,8 @@ class Case:
     dynamic_shared: int = 0
     bounded: bool = False
     """The kernel uses approximations, so that another GPU's bits may differ."""
+    kind: str = ""
+    """Float type of results that are kept as words."""
 
 
 def patterned(count, seed):
@@ -55,8 +57,8 @@ def on_machine(case, gpu, **options):
 
 def differences(case, arguments):
     """Where memory differs from what it has to be: (argument, element, got, wanted)."""
-    for number, wanted in case.expected.items():
-        got = arguments[number]
+    for number, expected in case.expected.items():
+        got, wanted = arguments[number].ravel(), expected.ravel()
         wrong = np.flatnonzero(got != wanted)
         for at in wrong.tolist():
             if at in case.unread.get(number, ()):

@@ -9,7 +9,7 @@ from exact_floats import (
     WIDTH,
     flushed,
 )
-from simt.conformance.float_rules import a_nan, any_nan, is_nan, key, number, relu, rounded, saturated
+from simt.conformance.float_rules import any_nan, is_nan, key, number, relu, rounded, saturated
 from simt.conformance.rules import ONE, bits_of, clamp, cut, limits, rule, value
 
 

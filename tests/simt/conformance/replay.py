@@ -20,11 +20,15 @@ from simt.conformance.forms import PLAIN
 from simt.conformance.inputs import UNSIGNED
 from simt.conformance.meaning import is_bounded
 from simt.conformance.memory import load_cases, sent_cases, store_cases
+from simt.conformance.numbers import KINDS
+from simt.conformance.tensor import tensor_cases
 from simt.conformance.warps import warp_cases
 from simt.conformance.whole import whole_cases
-from undertorch.simt.ptx.opcodes import match
+from undertorch.simt.ptx.opcodes import NARROW, TENSOR, match
 
-GOLDEN = programs.GOLDEN / "h200_ptx.json.gz"
+GOLDENS = {name: programs.GOLDEN / f"h200_{name}.json.gz" for name in ("ptx", "tensor")}
+"""A file for each group of kernels."""
+GOLDEN = GOLDENS["ptx"]
 DIGITS = 12
 
 
@@ -44,8 +48,17 @@ def plain_forms():
     return {o: t for o, t in programs.real_forms().items() if match(o).form in PLAIN}
 
 
-def everything():
-    """(name, what is launched): cheap and safe ones first."""
+def tensor_forms():
+    """Opcodes of tensor cores and of their moves, with their targets."""
+    return {o: t for o, t in programs.real_forms().items() if match(o).form in (*TENSOR, *NARROW)}
+
+
+def everything(group="ptx"):
+    """(name, what is launched) of a group: cheap and safe ones first."""
+    if group == "tensor":
+        for case in tensor_cases(tensor_forms()):
+            yield case.name, case
+        return
     forms = programs.real_forms()
     for program in programs.plain_programs(plain_forms()):
         yield f"forms {program.name}", program
@@ -57,8 +70,8 @@ def everything():
         warp_cases(forms),
         whole_cases(),
     )
-    for group in made:
-        for case in group:
+    for cases_of_kind in made:
+        for case in cases_of_kind:
             yield case.name, case
 
 
@@ -83,7 +96,7 @@ def results(item, launch):
             bits[at] = 0
         for at in item.free.get(number, ()):
             bits[at] = 0 if cases.is_nan(int(bits[at]), 8 * bits.itemsize) else bits[at]
-        kind = {"float16": "f16", "float32": "f32", "float64": "f64"}.get(str(flat.dtype), "")
+        kind = item.kind or {"float16": "f16", "float32": "f32", "float64": "f64"}.get(str(flat.dtype), "")
         yield Result(f"{item.name} [{number}]", kind, bits, item.bounded)
 
 
@@ -152,6 +165,19 @@ def compared(result, golden):
     return Verdict(result.name, "payload" if mine[-1] == golden[-1] else "differs")
 
 
+def told_apart(result, golden):
+    """Results whose bits are kept, beside what a GPU answered: where they differ; NaN are all one."""
+    bits = np.frombuffer(base64.b64decode(golden["bits"]), result.bits.dtype)
+    mine, theirs = (one_nan(b, result.kind) for b in (result.bits, bits))
+    return mine != theirs
+
+
+def by_tile(differs):
+    """How many results differ on each kind of tiles."""
+    parts = differs.reshape(len(KINDS), -1).sum(axis=1).tolist()
+    return {kind: count for kind, count in zip(KINDS, parts, strict=True) if count}
+
+
 def read(path=GOLDEN):
     return json.loads(gzip.decompress(path.read_bytes()))
 
@@ -167,6 +193,6 @@ def machine(gpu):
     def launch(ptx, kernel, grid, block, arguments, shared):
         from undertorch.simt import launch as on_machine
 
-        on_machine(ptx, kernel, grid, block, arguments, gpu=gpu, dynamic_shared=shared)
+        on_machine(ptx, kernel, grid, block, arguments, gpu=gpu, dynamic_shared=shared, mma="exact")
 
     return launch

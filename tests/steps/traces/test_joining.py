@@ -194,6 +194,31 @@ def test_the_step_of_median_length_is_shown_the_first_left_out(tmp_path, lengths
     assert step.launches[0].start_us == 0
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+def test_a_kernel_whose_launch_is_lost_stays_with_its_neighbours_on_the_stream(tmp_path, lost):
+    """The CPU is through with all steps before the GPU begins the second: when one ran does not tell whose it is."""
+    script = Script()
+    for number in range(3):
+        script.range(f"ProfilerStep#{number}", 10 * number, 9)
+        for place in range(3):
+            script.kernel("kernel", 10 * number + 2 * place, 100 + 60 * number + 20 * place, 20)
+    script.events = [e for e in script.events if (e["cat"], e["args"].get("correlation")) != ("cuda_runtime", lost + 2)]
+    for number in range(3):
+        step, _ = see_trace(script.write(tmp_path), step=number)
+        # Of a step's first kernel nothing tells that it is not the last of the step before.
+        more = {(2, 0): 1, (2, 1): -1}.get((lost, number), 0)
+        assert (step.step_us, len(step.launches)) == (60 + 20 * more, 3 + more)
+
+
+def test_what_ran_before_anything_that_was_launched_in_a_step_is_in_none(tmp_path):
+    script = steps([30, 40])
+    script.kernel("kernel", -50, 40, 60)
+    script.events = [event for event in script.events if event["ts"] != -50]
+    for number, length in ((5, 30), (6, 40)):
+        step, _ = see_trace(script.write(tmp_path), step=number)
+        assert (step.step_us, len(step.launches)) == (length, 1)
+
+
 def test_two_steps_measured_can_be_compared(tmp_path):
     before, _ = see_trace(steps([10, 30]).write(tmp_path))
     after, _ = see_trace(steps([10, 20]).write(tmp_path))

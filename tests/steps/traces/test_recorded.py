@@ -1,5 +1,7 @@
 """Traces that others recorded (tests/golden/traces) and our own GPT-2 step, against plain counts of their events."""
 
+import gzip
+import json
 from collections import Counter
 from functools import cache
 
@@ -226,15 +228,42 @@ def test_collectives_are_communication():
 
 
 def test_launches_whose_kernels_are_not_there_are_counted():
-    """By plain JSON: of 1,465 kernels 509 have no launch in this trace, and no launch is without its kernel."""
+    """By plain JSON: no launch is without its kernel. 509 of what ran has no launch: their correlations are all below
+    that of the first call into the runtime, so that they were launched before the recording and for no step of it."""
     found = events("h100_qwen_inference")
     there = {event["args"]["correlation"] for event in on_gpu(found)}
     launched = [e for e in of(found, "cuda_runtime", "cuda_driver") if "LaunchKernel" in e["name"]]
     shown = step("h100_qwen_inference")
     assert shown.accounting.lost_launches == sum(e["args"]["correlation"] not in there for e in launched)
-    known = {e["args"]["correlation"] for e in of(found, "cuda_runtime", "cuda_driver")}
-    without = sum(not launch.ops for launch in shown.launches)
-    assert 0 < without <= sum(e["args"]["correlation"] not in known for e in on_gpu(found))
+    first = min(e["args"]["correlation"] for e in of(found, "cuda_runtime", "cuda_driver"))
+    before = sum(e["args"]["correlation"] < first for e in on_gpu(found))
+    assert before == 509
+    assert len(shown.launches) == len(on_gpu(found)) - before
+
+
+def test_launches_that_were_lost_do_not_make_a_step_longer(tmp_path):
+    """The CPU is tens of milliseconds before the V100. Launches are deleted; their kernels are the same step's."""
+    content = json.loads(gzip.decompress(path("v100_resnet_train").read_bytes()))
+    launches = [event for event in content["traceEvents"] if event.get("name") == "cudaLaunchKernel"]
+    for place in (3, 2, 1):
+        content["traceEvents"].remove(launches[place * len(launches) // 4])
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(content))
+    shown = see_trace(file)[0]
+    assert shown.step_us == step("v100_resnet_train").step_us
+    assert len(shown.launches) == len(step("v100_resnet_train").launches)
+
+
+@pytest.mark.parametrize(("number", "start", "end"), [(16, 49_030, 68_010), (17, 68_010, 86_570)])
+def test_steps_of_a_recording_that_began_while_the_gpu_ran_follow_one_another(number, start, end):
+    """By plain JSON: from the first event on the GPU, what was launched in each step ends at these moments; the 968
+    kernels before step 15's first have no launch."""
+    shown = see_trace(path("mi300_resnet_checkpoint_train"), step=number)[0]
+    found = events("mi300_resnet_checkpoint_train")
+    launched = {e["args"]["correlation"] for e in of(found, "cuda_runtime")}
+    assert sum(e["args"]["correlation"] not in launched for e in on_gpu(found)) == 968
+    assert shown.step_us == pytest.approx(end - start, abs=15)
+    assert len(shown.launches) == 895
 
 
 def test_peak_memory_is_the_allocators():

@@ -10,9 +10,11 @@ from markupsafe import Markup
 
 from undertorch.records import Dim3, Gpu, Step
 from undertorch.records.files import write_whole
+from undertorch.records.ranks import RanksReport
 from undertorch.reports.page.comparison import comparison, labels
 from undertorch.reports.page.data import page_data
 from undertorch.reports.page.marks import often
+from undertorch.reports.page.ranks import ranks_view
 from undertorch.reports.page.step import step_view
 from undertorch.reports.page.text import breakable, in_script, short, shown
 from undertorch.reports.terminal.missing import amount
@@ -31,16 +33,17 @@ FIRST = "first"
 """The script that runs before anything is drawn, so that a remembered theme does not flash."""
 
 
-def write_page(path: Path, steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> None:
+def write_page(path: Path, steps: Sequence[Step], gpus: Mapping[str, Gpu], ranks: RanksReport | None = None) -> None:
     """Writes the page of one or several steps, whole or not at all.
 
     `gpus` holds the spec sheets by `Step.gpu`; without its sheet, a step's page leaves out what is measured against
-    the GPU's peaks. Raises OSError where the file cannot be written, ValueError where there is no step.
+    the GPU's peaks. `ranks`: what several ranks' steps say of one another. Raises OSError where the file cannot be
+    written, ValueError where there is no step.
     """
-    write_whole(path, page(steps, gpus).encode("utf-8"))
+    write_whole(path, page(steps, gpus, ranks).encode("utf-8"))
 
 
-def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:
+def page(steps: Sequence[Step], gpus: Mapping[str, Gpu], ranks: RanksReport | None = None) -> str:
     """The page's HTML. Raises ValueError where there is no step."""
     if not steps:
         raise ValueError("a page needs at least one step")
@@ -69,6 +72,7 @@ def page(steps: Sequence[Step], gpus: Mapping[str, Gpu]) -> str:
         views=views,
         sources=sources,
         compared=comparison(steps, gpus, named) if len(steps) > 1 else (),
+        ranks=None if ranks is None else ranks_view(ranks),
         data=in_script(page_data(views, sources)),
         style=Markup("\n".join(_read("css", name) for name in STYLES)),
         first=Markup(first),

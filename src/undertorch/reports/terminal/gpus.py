@@ -10,6 +10,9 @@ from rich.text import Text
 from undertorch.gpus.roofline import Distance, bandwidth, ridge
 from undertorch.gpus.sheet import GROUPS
 from undertorch.records import Gpu, Math
+from undertorch.records.calibrations import Calibration
+from undertorch.reports.terminal.calibration import beside_sheet
+from undertorch.reports.terminal.numbers import rate, three
 from undertorch.reports.terminal.text import Paragraph, Trimmed
 
 UNKNOWN = "–"
@@ -63,7 +66,7 @@ def overview(gpus: Iterable[Gpu]) -> RenderableType:
             gpu.architecture.split(" (")[0],
             f"{gpu.sms}",
             f"{gpu.cuda_cores:,}",
-            _three(gpu.memory_bytes / 2**30),
+            three(gpu.memory_bytes / 2**30),
             *(_tera(bandwidth(gpu, distance)) for distance in Distance),
             *(_tera(gpu.peaks.get(math)) for math in (Math.TENSOR_BF16, Math.FP32)),
         )
@@ -77,8 +80,8 @@ def overview(gpus: Iterable[Gpu]) -> RenderableType:
     return Group(Trimmed(table=table), notes)
 
 
-def sheet(gpu: Gpu) -> RenderableType:
-    """Every figure of one GPU, its three distances as bars, and its ridge points."""
+def sheet(gpu: Gpu, measured: Calibration | None = None) -> RenderableType:
+    """Every figure of one GPU, its three distances as bars, its ridge points, and what was measured on this machine."""
     sources = tuple(dict.fromkeys(gpu.sources.values()))
     return Group(
         _title(gpu),
@@ -88,6 +91,7 @@ def sheet(gpu: Gpu) -> RenderableType:
         _ridges(gpu),
         _head("Figures", "the number is that of the source, below"),
         _figures(gpu, sources),
+        *([] if measured is None else [beside_sheet(measured, gpu)]),
         _head("Sources"),
         _sources(sources),
     )
@@ -108,15 +112,15 @@ def _head(name: str, explained: str = "") -> Text:
 def _distances(gpu: Gpu) -> Trimmed:
     table = Table.grid(padding=(0, 2))
     rates = {distance: bandwidth(gpu, distance) for distance in Distance}
-    longest = max(rate for rate in rates.values() if rate is not None)
+    longest = max(known for known in rates.values() if known is not None)
     holds = {
         Distance.GLOBAL: f"{_size(gpu.memory_bytes)} of memory",
         Distance.L2: f"{_size(gpu.l2_bytes)} of cache",
         Distance.SHARED: f"{gpu.shared_per_sm / 1024:g} KiB on each of {gpu.sms} SMs",
     }
-    for distance, rate in rates.items():
-        bar = "?" if rate is None else "█" * max(1, round(rate / longest * BAR))
-        table.add_row(f"  {distance:<6}", Text(bar, style="cyan"), _rate(rate), Text(holds[distance], style="dim"))
+    for distance, reached in rates.items():
+        bar = "?" if reached is None else "█" * max(1, round(reached / longest * BAR))
+        table.add_row(f"  {distance:<6}", Text(bar, style="cyan"), _rate(reached), Text(holds[distance], style="dim"))
     return Trimmed(table=table)
 
 
@@ -127,7 +131,7 @@ def _ridges(gpu: Gpu) -> Trimmed:
         table.add_column(head, justify="right", no_wrap=True)
     for math, peak in gpu.peaks.items():
         points = (ridge(gpu, math, distance) for distance in Distance)
-        table.add_row(f"  {math}", _operations(math, peak), *(UNKNOWN if at is None else _three(at) for at in points))
+        table.add_row(f"  {math}", _operations(math, peak), *(UNKNOWN if at is None else three(at) for at in points))
     return Trimmed(table=table)
 
 
@@ -177,29 +181,18 @@ def _shown(key: str, value: float | tuple[int, ...]) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return UNKNOWN if value is None else _scaled(value, "B/s")
+    return UNKNOWN if value is None else rate(value, "B/s")
 
 
 def _operations(math: str, value: float) -> str:
-    return _scaled(value, "OP/s" if math == Math.TENSOR_INT8 else "FLOP/s")
+    return rate(value, "OP/s" if math == Math.TENSOR_INT8 else "FLOP/s")
 
 
 def _tera(value: float | None) -> str:
-    return UNKNOWN if value is None else _three(value / 1e12)
-
-
-def _three(value: float) -> str:
-    """Three significant digits, none of a whole number lost."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _scaled(value: float, unit: str) -> str:
-    """Three digits, in powers of 1000, as rates are quoted."""
-    step, letter = next((s, p) for s, p in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (0, "")) if value >= s)
-    return f"{_three(value / (step or 1))} {letter}{unit}"
+    return UNKNOWN if value is None else three(value / 1e12)
 
 
 def _size(value: float) -> str:
     """Three digits, in powers of 1024, as memories are built."""
     step, letter = (2**30, "G") if value >= 2**30 else (2**20, "M")
-    return f"{_three(value / step)} {letter}iB"
+    return f"{three(value / step)} {letter}iB"

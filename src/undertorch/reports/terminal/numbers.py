@@ -24,6 +24,17 @@ def flops(amount: float | None) -> str:
     )
 
 
+def rate(value: float, unit: str) -> str:
+    """Something a second, such as `4.8 TB/s`, in powers of 1000 as rates are quoted."""
+    step, letter = next((s, p) for s, p in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (0, "")) if value >= s)
+    return f"{three(value / (step or 1))} {letter}{unit}"
+
+
+def three(value: float) -> str:
+    """Three significant digits, none of a whole number lost."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def percent(part: float | None) -> str:
     """A share from 0 to 1 as `13.2 %`; above 99.95 % as `100 %`; what is there but rounds to nothing as `<0.1 %`."""
     if part is None:

@@ -33,6 +33,9 @@ HOST_CALLS: dict[str, tuple[Sizes, Sizes]] = {
 NO_FUNCTION = "calls through a pointer that leads to no function of this file with such parameters"
 RECURSION = "calls through a pointer a function that is under way; recursion is not supported"
 
+MOST_STATEMENTS = 200_000
+"""Of a kernel with all that it calls: LLVM takes half a minute for them."""
+
 Body = list[Instruction | Label]
 
 
@@ -46,13 +49,36 @@ class Inliner:
     stack: list[str] = field(default_factory=list)
     """Functions under way."""
     count: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Statements of functions, with all that they call."""
 
     def kernel(self, function: Function) -> tuple[Body, tuple[Variable, ...]]:
         """A kernel without calls. Raises Unsupported for recursion and for functions of other files."""
+        size = self._size(function, ())
+        if size > MOST_STATEMENTS:
+            raise Unsupported(
+                f"{function.name} comes to {size} statements where every call becomes what it calls, and at most "
+                f"{MOST_STATEMENTS} can be compiled; let functions that call others be called from fewer places."
+            )
         self.variables += function.variables
         body = self._body(function)
         body = [replace(i, name="exit") if isinstance(i, Instruction) and i.name == "ret" else i for i in body]
         return body, tuple(self.variables)
+
+    def _size(self, function: Function, above: tuple[str, ...]) -> int:
+        """Statements with all that is called; what calls itself is told later, by its line."""
+        if function.name in above:
+            return 0
+        if function.name not in self.sizes:
+            total = len(function.body)
+            for item in function.body:
+                if isinstance(item, Instruction) and item.name == "call":
+                    target = item.sources[1]
+                    names = (target.name,) if isinstance(target, Symbol) else self.module.pointed_to
+                    known = [self.module.functions[name] for name in names if name in self.module.functions]
+                    total += sum(self._size(callee, (*above, function.name)) for callee in known)
+            self.sizes[function.name] = total
+        return self.sizes[function.name]
 
     def _suffix(self) -> str:
         self.count += 1
@@ -93,6 +119,8 @@ class Inliner:
         callee = self.module.functions.get(name)
         if callee is None:
             raise Unsupported(f"{where}: {name} is called, and its code is not in this file.")
+        if callee.kernel:
+            raise PtxError(f"{where}: {name} is called, and it is a kernel.")
         if name in self.stack:
             raise Unsupported(f"{where}: {name} calls itself; recursion is not supported.")
         return self._called(call, callee)

@@ -4,8 +4,9 @@ The runtime (memory accesses, atomics, the turns of warps) has to be native and 
 is installed. So its functions are written in Python's syntax in runtime/native/, read as syntax trees and translated
 here. They are never imported or run by Python.
 
-- Types are annotations: `i1 i8 i16 i32 i64 f32 f64`, `V[T]` a vector of 32 lanes, `P[T]` a pointer to T, `Ptr` to
-  bytes, and the structs of layout.py (a parameter `warp: Warp` is a pointer to one).
+- Types are annotations: `i1 i8 i16 i32 i64 f32 f64`, `V[T]` a vector of 32 lanes, `Row[T]` one of 8 (a row of a
+  matrix's tile), `P[T]` a pointer to T, `Ptr` to bytes, and the structs of layout.py (a parameter `warp: Warp` is a
+  pointer to one).
 - All integers are unsigned: `<` `>>` `//` `%` are; `signed_less` is the other. A literal takes the type of what it
   meets.
 - `and`, `or` evaluate both sides. Names in capitals are constants, and what an `if` on constants excludes is not
@@ -45,6 +46,7 @@ class Program:
     """Values, and types (`R="i32"`), of the names in capitals."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Functions that are only called, by their names in another object."""
+    structs: "Mapping[str, np.dtype[Any]]" = field(default_factory=lambda: STRUCTS)
     done: dict[str, str] = field(default_factory=dict)
     external: dict[str, str] = field(default_factory=dict)
     """Declarations of intrinsics."""
@@ -86,13 +88,14 @@ class Program:
         if isinstance(annotation, ast.Subscript):
             inner = self.kind(annotation.slice)
             outer = _name(annotation.value)
-            return vector(inner) if outer == "V" else Kind("ptr", "ptr", to=inner)
+            lanes = {"V": 32, "Row": 8}.get(outer)
+            return vector(inner, lanes) if lanes else Kind("ptr", "ptr", to=inner)
         name = _name(annotation)
         if name in self.constants and isinstance(self.constants[name], str):
             name = str(self.constants[name])
         if name in SCALARS:
             return Kind(name, "int")
-        if name in STRUCTS:
+        if name in self.structs:
             return Kind("ptr", "ptr", struct=name)
         known = {"half": Kind("half", "float"), "f32": F32, "f64": Kind("double", "float"), "Ptr": PTR}
         if name not in known:
@@ -296,10 +299,10 @@ class _Function:
             base = self.expression(node.value)
             if base.kind.struct is None:
                 raise DialectError(f"{self.tree.name}: {ast.unparse(node)}: not a struct")
-            struct = STRUCTS[base.kind.struct]
+            struct = self.program.structs[base.kind.struct]
             at = self.value(f"getelementptr i8, ptr {base.text}, i64 {field_offset(struct, node.attr)}", PTR)
             assert struct.fields is not None
-            return at.text, _field_kind(struct.fields[node.attr][0])
+            return at.text, self.kind_in(struct.fields[node.attr][0])
         if isinstance(node, ast.Subscript):
             base = self.expression(node.value)
             return self.element(base, self.expression(node.slice))
@@ -310,7 +313,7 @@ class _Function:
         if index.kind.llvm != "i64":
             index = self.value(f"zext {index.kind.llvm} {index.text} to i64", I64)
         if base.kind.struct is not None:
-            size = STRUCTS[base.kind.struct].itemsize
+            size = self.program.structs[base.kind.struct].itemsize
             at = self.value(f"getelementptr [{size} x i8], ptr {base.text}, i64 {index.text}", PTR)
             return at.text, base.kind
         if base.kind.to is None:
@@ -377,9 +380,19 @@ class _Function:
     def kind_of_field(self, node: ast.Attribute) -> "np.dtype[Any]":
         base = self.expression(node.value)
         assert base.kind.struct is not None
-        fields = STRUCTS[base.kind.struct].fields
+        fields = self.program.structs[base.kind.struct].fields
         assert fields is not None
         return fields[node.attr][0]
+
+    def kind_in(self, of: "np.dtype[Any]") -> Kind:
+        """The kind of a struct's field."""
+        if of.subdtype is not None:
+            inner = of.subdtype[0]
+            if inner.fields is not None:
+                structs = self.program.structs
+                return Kind("ptr", "ptr", struct=next(n for n, d in structs.items() if d == inner))
+            return Kind("ptr", "ptr", to=numpy_kind(inner))
+        return numpy_kind(of)
 
     def call(self, name: str, arguments: list[ast.expr]) -> Value:
         if name in INTRINSICS:
@@ -398,11 +411,12 @@ class _Function:
         if value.kind.family == "literal":
             if kind.family == "ptr":
                 return Value("null" if value.text == "0" else f"inttoptr (i64 {value.text} to ptr)", kind)
+            text = f"{value.text}.0" if kind.family == "float" else value.text
             if kind.lanes > 1:
-                return Value(f"splat ({kind.element} {value.text})", kind)
+                return Value(f"splat ({kind.element} {text})", kind)
             if kind.llvm == "i1":
                 return Value("true" if value.text not in {"0", "False"} else "false", kind)
-            return Value(value.text, kind)
+            return Value(text, kind)
         if value.kind.family == kind.family == "ptr":
             return Value(value.text, kind)
         if value.kind.family == "int" and value.kind.lanes == 1 and kind.family == "ptr":
@@ -431,7 +445,7 @@ class _Function:
     def compare(self, op: ast.cmpop, left: Value, right: Value) -> Value:
         left, right = self.matched(left, right)
         word = COMPARISONS[type(op)]
-        result = vector(I1) if left.kind.lanes > 1 else I1
+        result = vector(I1, left.kind.lanes) if left.kind.lanes > 1 else I1
         if left.kind.family == "float":
             ordered = {"eq": "oeq", "ne": "une"}.get(word, "o" + word[1:])
             return self.value(f"fcmp {ordered} {left.kind.llvm} {left.text}, {right.text}", result)
@@ -442,12 +456,3 @@ def _ones(kind: Kind) -> str:
     if kind.lanes > 1:
         return f"splat ({kind.element} {'true' if kind.element == 'i1' else '-1'})"
     return "true" if kind.llvm == "i1" else "-1"
-
-
-def _field_kind(of: "np.dtype[Any]") -> Kind:
-    if of.subdtype is not None:
-        inner = of.subdtype[0]
-        if inner.fields is not None:
-            return Kind("ptr", "ptr", struct=next(n for n, d in STRUCTS.items() if d == inner))
-        return Kind("ptr", "ptr", to=numpy_kind(inner))
-    return numpy_kind(of)

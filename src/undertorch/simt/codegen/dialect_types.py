@@ -35,9 +35,9 @@ F32, F64 = Kind("float", "float"), Kind("double", "float")
 PTR, VOID = Kind("ptr", "ptr", to=I8), Kind("void", "void")
 
 
-def vector(of: Kind) -> Kind:
-    """32 lanes of a kind."""
-    return Kind(f"<32 x {of.llvm}>", of.family, 32)
+def vector(of: Kind, lanes: int = 32) -> Kind:
+    """Lanes of a kind: those of a warp, or other ones."""
+    return Kind(f"<{lanes} x {of.llvm}>", of.family, lanes)
 
 
 def numpy_kind(of: "np.dtype[Any]") -> Kind:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from undertorch.simt.codegen.calls import Inliner
+from undertorch.simt.codegen.wmma import with_plain_moves
 from undertorch.simt.errors import PtxError
 from undertorch.simt.ptx.instructions import (
     Address,
@@ -25,7 +26,9 @@ from undertorch.simt.ptx.instructions import (
 )
 
 ENDS = {"bra", "exit", "trap", "bar.sync", "bar.arrive", "bar.red"}
-MEETINGS = {"shfl.sync", "vote.sync", "match.sync", "redux.sync", "bar.warp.sync"}
+WHOLE_WARP = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}
+"""All lanes of a warp do these together."""
+MEETINGS = {"shfl.sync", "vote.sync", "match.sync", "redux.sync", "bar.warp.sync"} | WHOLE_WARP
 STEPS = MEETINGS | {
     "ld", "st", "atom", "red", "cp.async", "cp.async.commit", "cp.async.wait", "activemask", "hostcall", "bar.result",
     "fence",
@@ -71,7 +74,7 @@ def flow(module: Module, kernel: str) -> Flow:
     """Lays out a kernel. Raises Unsupported for recursion, PtxError for a jump to nowhere."""
     function = module.functions[kernel]
     body, variables = Inliner(module=module).kernel(function)
-    items = list(_unguarded(body))
+    items = list(_unguarded(with_plain_moves(body)))
     blocks = _blocks(items, {p.name for p in function.parameters})
     _liveness(blocks)
     slots, size = _slots(blocks)

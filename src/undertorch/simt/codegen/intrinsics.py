@@ -70,13 +70,20 @@ def store(t: Translator, a: list[ast.expr]) -> Value:
     return Value("", VOID)
 
 
-@_intrinsic
-def splat(t: Translator, a: list[ast.expr]) -> Value:
-    """`splat(x)`: 32 times x."""
-    value = t.expression(a[0])
-    kind = vector(value.kind)
-    one = t.value(f"insertelement {kind.llvm} poison, {value.kind.llvm} {value.text}, i32 0", kind)
-    return t.value(f"shufflevector {kind.llvm} {one.text}, {kind.llvm} poison, <32 x i32> zeroinitializer", kind)
+def _times(lanes: int) -> Intrinsic:
+    def times(t: Translator, a: list[ast.expr]) -> Value:
+        value = t.expression(a[0])
+        value = t.fit(value, I32) if value.kind.family == "literal" else value
+        kind = vector(value.kind, lanes)
+        one = t.value(f"insertelement {kind.llvm} poison, {value.kind.llvm} {value.text}, i32 0", kind)
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return t.value(f"shufflevector {kind.llvm} {one.text}, {kind.llvm} poison, {zeros}", kind)
+
+    return times
+
+
+INTRINSICS |= {"splat": _times(32), "eight": _times(8)}
+"""`splat(x)`, `eight(x)`: x in every lane of a V, of a Row."""
 
 
 @_intrinsic
@@ -114,7 +121,7 @@ def _convert(word: str) -> Intrinsic:
     def convert(t: Translator, a: list[ast.expr]) -> Value:
         kind, value = _typed(t, a)
         if value.kind.lanes > 1 and kind.lanes == 1:
-            kind = vector(kind)
+            kind = vector(kind, value.kind.lanes)
         if value.kind.family == "literal":
             return t.fit(value, kind)
         if value.kind.llvm == kind.llvm:
@@ -129,6 +136,8 @@ INTRINSICS |= {
     "widen_signed": _convert("sext"),
     "narrow": _convert("trunc"),
     "as_bits": _convert("bitcast"),
+    "widen_float": _convert("fpext"),
+    "narrow_float": _convert("fptrunc"),
 }
 
 
@@ -164,7 +173,39 @@ INTRINSICS |= {
     "population": _unary("ctpop"),
     "trailing_zeros": _unary("cttz", ", i1 false"),
     "leading_zeros": _unary("ctlz", ", i1 false"),
+    "truncated": _unary("trunc"),
+    "size_of": _unary("fabs"),
 }
+
+
+def _alike(name: str) -> Intrinsic:
+    """Of operands of one kind."""
+
+    def alike(t: Translator, a: list[ast.expr]) -> Value:
+        values = [t.expression(x) for x in a]
+        kind = values[0].kind
+        full = f"llvm.{name}.{_short(kind)}"
+        t.declare(full, f"declare {kind.llvm} @{full}({', '.join([kind.llvm] * len(values))})")
+        return t.value(f"call {kind.llvm} @{full}({', '.join(f'{kind.llvm} {v.text}' for v in values)})", kind)
+
+    return alike
+
+
+INTRINSICS |= {"fused": _alike("fma"), "saturating_sum": _alike("sadd.sat")}
+
+
+def _zip(first: int) -> Intrinsic:
+    """`lower_zip(x, y)`: x0 y0 x1 y1 …, of a Row's first four lanes; `upper_zip`: of its last."""
+
+    def zipped(t: Translator, a: list[ast.expr]) -> Value:
+        x, y = t.expression(a[0]), t.expression(a[1])
+        order = ", ".join(f"i32 {n + at}" for n in range(first, first + 4) for at in (0, 8))
+        return t.value(f"shufflevector {x.kind.llvm} {x.text}, {y.kind.llvm} {y.text}, <8 x i32> <{order}>", x.kind)
+
+    return zipped
+
+
+INTRINSICS |= {"lower_zip": _zip(0), "upper_zip": _zip(4)}
 
 
 def _across(name: str) -> Intrinsic:
@@ -239,7 +280,8 @@ def array(t: Translator, a: list[ast.expr]) -> Value:
 def signed_less(t: Translator, a: list[ast.expr]) -> Value:
     """`signed_less(x, y)`."""
     x, y = t.matched(t.expression(a[0]), t.expression(a[1]))
-    return t.value(f"icmp slt {x.kind.llvm} {x.text}, {y.text}", vector(I1) if x.kind.lanes > 1 else I1)
+    result = vector(I1, x.kind.lanes) if x.kind.lanes > 1 else I1
+    return t.value(f"icmp slt {x.kind.llvm} {x.text}, {y.text}", result)
 
 
 @_intrinsic

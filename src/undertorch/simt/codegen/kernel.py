@@ -8,7 +8,7 @@ a warp first needs it. Both return to the dispatcher (runtime/native/turns.py) w
 from dataclasses import dataclass, field
 from typing import Literal
 
-from undertorch.simt.codegen import converts, floats, halves, integers, moves  # noqa: F401  (they register emitters)
+from undertorch.simt.codegen import converts, floats, halves, integers, moves, narrow  # noqa: F401  (they register emitters)
 from undertorch.simt.codegen.flow import Block, Flow, Part
 from undertorch.simt.codegen.lanes import CHUNK, Lanes, Names
 from undertorch.simt.codegen.native import Native
@@ -16,6 +16,7 @@ from undertorch.simt.codegen.sites import Site
 from undertorch.simt.codegen.specials import Addresses
 from undertorch.simt.codegen.steps import StepWriter
 from undertorch.simt.errors import PtxError, located
+from undertorch.simt.numerics import TensorNumerics
 from undertorch.simt.ptx.instructions import Immediate, Instruction, Operand
 from undertorch.simt.runtime.layout import (
     BARRIERS,
@@ -50,6 +51,8 @@ class KernelWriter:
     """By the instruction's identity in the flow."""
     mode: Mode
     level: int
+    numerics: TensorNumerics | None = None
+    """How mma adds; None: by fused multiply-adds."""
     names: Names = field(default_factory=Names)
     out: list[str] = field(default_factory=list)
     natives: dict[str, tuple[Native, str]] = field(default_factory=dict)
@@ -280,12 +283,14 @@ class KernelWriter:
         common = ["ptr %ctx", "ptr %warp", f"i32 {self.sites[id(end)].number}", f"ptr {ids}", f"ptr {counts}"]
         has = f"i32 {int(len(sources) > 1)}"
         if end.name == "bar.arrive":
-            self.call(Native("barrier_arrive"), [*common, then, f"i32 {self.mask}"])
+            status = self.call(Native("barrier_arrive"), [*common, then, f"i32 {self.mask}"])
         elif yes is None:
-            self.call(Native("barrier_wait"), [*common, has, then, f"i32 {self.mask}"])
+            status = self.call(Native("barrier_wait"), [*common, has, then, f"i32 {self.mask}"])
         else:
-            self.call(Native("barrier_reduce"), [*common, has, then, f"i32 {self.mask}", f"i32 {steps.predicate(yes)}"])
-        self.line(f"ret i32 {GO_ON}")
+            status = self.call(
+                Native("barrier_reduce"), [*common, has, then, f"i32 {self.mask}", f"i32 {steps.predicate(yes)}"]
+            )
+        self.line(f"ret i32 {status}")
 
     def slot(self, name: str) -> str:
         """Where a register's slot starts."""

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 CORE = frozenset(
     {
         "async_commit", "async_issue", "async_wait", "barrier_arrive", "barrier_reduce", "barrier_wait", "branch",
-        "hand_over", "learn", "leave", "note_step", "run_block", "run_blocks", "settle", "tally", "together", "trap",
+        "hand_over", "learn", "leave", "note_step", "run_block", "run_blocks", "settle", "synchronised", "tally",
+        "together", "trap",
     }
 )  # fmt: skip
 """Functions without constants of their own: they are one object, which the others call."""
@@ -51,6 +52,8 @@ class Native:
 
     def text(self) -> str:
         """Its IR, with all that it calls; of the core only the names."""
+        if self.name == "mma":
+            return _tensor_text(self.symbol, dict(self.constants))
         elsewhere = {name: f"rt_{name}" for name in CORE}
         return _translated({self.name: self.symbol}, ALWAYS | dict(self.constants), elsewhere)
 
@@ -64,6 +67,14 @@ def _translated(exported: Mapping[str, str], constants: Mapping[str, object], el
     from undertorch.simt.codegen.dialect import Program  # most processes find the runtime's objects on disk
 
     return Program(sources(), constants, elsewhere=elsewhere).text(exported)
+
+
+def _tensor_text(symbol: str, constants: dict[str, object]) -> str:
+    from undertorch.simt.codegen.tensor import mma_text, product_constants
+
+    multiply = f"{symbol}_multiply"
+    products = _translated({"multiply": multiply}, ALWAYS | product_constants(constants), {})
+    return f"{products}\n{mma_text(symbol, multiply, constants)}"
 
 
 def access_function(
@@ -104,6 +115,13 @@ def _address_constants(
     space: int, address: int, level: int, element: int, count: int
 ) -> tuple[tuple[str, object], ...]:
     return (("SPACE", space), ("BYTES", element), ("COUNT", count), ("A", f"i{address}"), ("LEVEL", level))
+
+
+def matrices_function(*, store: bool, count: int, transposed: bool, space: int, address: int, level: int) -> Native:
+    """ldmatrix and stmatrix of 1, 2 or 4 matrices."""
+    name = "store_matrices" if store else "load_matrices"
+    own = (("STORE", int(store)), ("MATRICES", count), ("TRANSPOSED", int(transposed)))
+    return Native(name, (*_address_constants(space, address, level, 16, 1), *own))
 
 
 def async_function(*, bytes: int, to: int, source: int) -> Native:

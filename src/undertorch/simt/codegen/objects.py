@@ -6,16 +6,19 @@ import itertools
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undertorch.compilers.kept import folder, keep, kept
 from undertorch.simt.codegen import worker as worker_module
 from undertorch.simt.codegen.worker import read, send
 from undertorch.simt.errors import SimtError
@@ -28,6 +31,8 @@ KERNEL, RUNTIME = 0, 2
 
 CPU_CHARACTERS = 1 << 14
 """More than /proc/cpuinfo says of one core; where there are hundreds it is slow to read."""
+DIGEST = 32
+"""Bytes of the SHA-256 before an answer."""
 PIPE_BYTES = 1 << 20
 """Room between the processes: a kernel's text is sent before the worker reads it."""
 
@@ -65,43 +70,50 @@ def _llvmlite() -> Path:
     return Path(found.submodule_search_locations[0])
 
 
-def cache_folder() -> Path:
-    """`$UNDERTORCH_CACHE`, or `undertorch` in the user's folder for caches."""
-    given = os.environ.get("UNDERTORCH_CACHE")
-    if given:
-        return Path(given) / "objects"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "undertorch" / "objects"
-
-
 @dataclass(slots=True)
 class Worker:
     """The process that LLVM compiles in; started when first needed, and anew after it died."""
 
     process: "subprocess.Popen[bytes] | None" = None
+    owner: int = 0
+    """Of it, the process that started it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def compile(self, text: str, level: int, meanwhile: Callable[[], object] = lambda: None) -> bytes:
         """Object code; `meanwhile` is called while it is made.
 
-        Raises SimtError with LLVM's own words where it fails or dies.
+        Raises SimtError with LLVM's own words where it fails or dies. Whatever else ends the call (Ctrl-C, an alarm)
+        ends the process too: its answer would be read as the next request's.
         """
+        request = bytes([level]) + text.encode()
         with self.lock:
             process = self._started()
-            assert process.stdin is not None
-            assert process.stdout is not None
             try:
-                send(process.stdin, bytes([level]) + text.encode())
-                meanwhile()
-                answer = read(process.stdout)
+                answer = self._answer(process, request, meanwhile)
             except BrokenPipeError:
                 answer = None
+            except BaseException:
+                self._forget()
+                raise
             if answer is None:
                 code = process.wait()
-                self.process = None
-                raise SimtError(f"LLVM's process ended with status {code} on generated code: a mistake in undertorch.")
+                self._forget()
+                raise SimtError(_ended(code))
+            digest, answer = answer[:DIGEST], answer[DIGEST:]
+            if digest != hashlib.sha256(request).digest():
+                self._forget()
+                raise SimtError("LLVM's process answered another request than was sent; launch it again.")
         if answer[:1] != b"+":
             raise SimtError(f"LLVM does not take generated code, a mistake in undertorch: {answer[1:].decode()}")
         return answer[1:]
+
+    @staticmethod
+    def _answer(process: "subprocess.Popen[bytes]", request: bytes, meanwhile: Callable[[], object]) -> bytes | None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        send(process.stdin, request)
+        meanwhile()
+        return read(process.stdout)
 
     def start(self) -> None:
         """Lets it load LLVM while this process writes the code."""
@@ -109,22 +121,52 @@ class Worker:
             self._started()
 
     def _started(self) -> "subprocess.Popen[bytes]":
+        if self.process is not None and self.owner != os.getpid():  # after a fork: the pipes are the parent's
+            self.process = None
         if self.process is None or self.process.poll() is not None:
+            if not sys.executable:
+                raise SimtError(
+                    "The machine compiles in a process of Python's own, and sys.executable does not say where Python "
+                    "is; set it (sys.executable = …) where Python is embedded."
+                )
             # Its file alone, without site-packages' start-up code: it imports nothing but llvmlite.
             command = [sys.executable, "-I", "-S", worker_module.__file__, str(_llvmlite().parent)]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
+            self.owner = os.getpid()
             _widen(self.process.stdin)
             atexit.register(self.close)
         return self.process
 
+    def _forget(self) -> None:
+        """Ends the process at once; the next request starts another."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what was not sent yet
+                    pipe.close()
+
     def close(self) -> None:
         """Ends the process."""
-        if self.process is not None and self.process.stdin is not None:
+        if self.process is not None and self.process.stdin is not None and self.owner == os.getpid():
             self.process.stdin.close()
             self.process.wait(timeout=5)
             self.process = None
+
+
+def _ended(code: int) -> str:
+    """Why it ended without an answer."""
+    if code == -signal.SIGKILL:
+        return (
+            "LLVM's process was killed (SIGKILL) while it compiled a kernel: by somebody, or by the system, where "
+            "memory ran out; launch it again where more is free."
+        )
+    return f"LLVM's process ended with status {code} on generated code: a mistake in undertorch."
 
 
 def _widen(pipe: Any) -> None:
@@ -154,14 +196,14 @@ class Linker:
         """A kernel's function, compiled unless its object is kept: what keeps it loaded, and its address."""
         with self.lock:
             path = _path(KERNEL, key)
-            stored = _kept(path)
+            stored = kept(path)
             if stored is None:
                 self.worker.start()
                 code = write()
                 data = self.worker.compile(code.text, KERNEL, meanwhile=self._start_jit)
                 needs = [[native.name, native.constants] for native in code.natives]
                 stored = _with_head(json.dumps(needs).encode(), data)
-                _keep(path, stored)
+                keep(path, stored)
             head, data = _without_head(stored)
             symbols = [self._needed(name, constants) for name, constants in json.loads(head)]
             return self._link(data, name, [*self.core.items(), *symbols])
@@ -172,6 +214,15 @@ class Linker:
             if not self.core:
                 self._link_core()
             return self.core[f"rt_{function}"]
+
+    def library(self, key: tuple[str, ...], text: Callable[[], str], names: list[str]) -> dict[str, int]:
+        """Addresses of the functions of a module in IR text, optimised as the runtime is, loaded for good."""
+        with self.lock:
+            symbol = "\0".join(("library", *key))
+            if symbol not in self.linked:
+                self.linked[symbol] = (self._linked(self._object(key, text), names, ()), 0)
+            tracker = self.linked[symbol][0]
+            return {name: tracker[name] for name in names}
 
     def _needed(self, name: str, constants: list[list[object]]) -> tuple[str, int]:
         """A function of the runtime that a kernel calls: its symbol and address."""
@@ -220,10 +271,10 @@ class Linker:
     def _object(self, key: tuple[str, ...], text: Callable[[], str]) -> bytes:
         """Object code of the runtime by its key: from the disk, or compiled from `text()` and kept there."""
         path = _path(RUNTIME, key)
-        data = _kept(path)
+        data = kept(path)
         if data is None:
             data = self.worker.compile(text(), RUNTIME)
-            _keep(path, data)
+            keep(path, data)
         return data
 
 
@@ -238,27 +289,7 @@ def _without_head(stored: bytes) -> tuple[bytes, bytes]:
 
 def _path(level: int, key: tuple[str, ...]) -> Path:
     digest = hashlib.sha256("\0".join((version(), str(level), *key)).encode()).hexdigest()
-    return cache_folder() / digest[:2] / digest
-
-
-def _kept(path: Path) -> bytes | None:
-    """A file of the cache; None where there is none, or a damaged one."""
-    try:
-        stored = path.read_bytes()
-    except OSError:
-        return None
-    return stored[32:] if len(stored) > 32 and hashlib.sha256(stored[32:]).digest() == stored[:32] else None
-
-
-def _keep(path: Path, data: bytes) -> None:
-    """Writes a file, with its hash, in one step; a cache that cannot be written to is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        temporary.write_bytes(hashlib.sha256(data).digest() + data)
-        temporary.replace(path)
-    except OSError:
-        return
+    return folder("objects") / digest[:2] / digest
 
 
 @cache

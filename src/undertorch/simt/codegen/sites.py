@@ -32,7 +32,8 @@ class Site:
     """`program order`, or what completes an asynchronous one: `group`, `bulk group`, `mbarrier`."""
 
 
-FAULTING = {"trap", "hostcall"}
+ROW_OF_MATRIX = 16
+"""Bytes that a lane gives the address of (PTX ISA, "ldmatrix")."""
 
 
 def list_sites(flow: Flow) -> dict[int, Site]:
@@ -74,16 +75,17 @@ def _copy(number: int, i: Instruction, space: str) -> Site:
 
 def _site(number: int, i: Instruction) -> Site:
     atomic = i.name in {"atom", "red"}
-    touches = atomic or i.name in {"ld", "st"}
+    matrices = i.name in {"ldmatrix", "stmatrix"}
+    touches = atomic or matrices or i.name in {"ld", "st"}
     order, scope = _semantics(i, atomic)
-    vector = int(i.options.get("vector", "v1")[1:])
+    size = ROW_OF_MATRIX if matrices else i.type.bytes * int(i.options.get("vector", "v1")[1:]) if i.types else 0
     return Site(
         number=number,
         instruction=i,
         space=space_of(i) if touches else None,
-        bytes=i.type.bytes * vector if touches and i.types else 0,
-        reads=atomic or i.name == "ld",
-        writes=atomic or i.name == "st",
+        bytes=size if touches else 0,
+        reads=atomic or i.name in {"ld", "ldmatrix"},
+        writes=atomic or i.name in {"st", "stmatrix"},
         atomic=atomic,
         order=order,
         scope=scope,

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from undertorch.simt.codegen.flow import WHOLE_WARP
 from undertorch.simt.codegen.lanes import immediate_bits
 from undertorch.simt.codegen.native import Native, access_function, async_function, atomic_function
 from undertorch.simt.codegen.sites import space_of
+from undertorch.simt.codegen.tensor_steps import write_matrices, write_mma, write_transposition
 from undertorch.simt.errors import PtxError, Unsupported
 from undertorch.simt.ptx.instructions import (
     Address,
@@ -25,6 +27,7 @@ from undertorch.simt.runtime.layout import (
     ALLOCATE,
     ASSERT,
     FENCE,
+    FULL,
     GO_ON,
     HOST,
     LOCAL,
@@ -81,13 +84,20 @@ class StepWriter:
             case "bar.result":
                 self._barrier_result()
             case "bar.warp.sync":
-                self._note(WARP_SYNC)
+                if self.kernel.mode == "full" or not self.first:
+                    self._note(WARP_SYNC)
             case "fence":
                 self._note(FENCE)
             case "hostcall":
                 self._host()
             case "cp.async" | "cp.async.commit" | "cp.async.wait":
                 self._asynchronous()
+            case "mma" | "wmma":
+                write_mma(self)
+            case "ldmatrix" | "stmatrix":
+                write_matrices(self)
+            case "movmatrix":
+                write_transposition(self)
 
     # -- operands in memory
 
@@ -193,7 +203,7 @@ class StepWriter:
 
     # -- memory
 
-    def _address(self, address: Address, space: int) -> tuple[str, int]:
+    def address(self, address: Address, space: int) -> tuple[str, int]:
         """Where the addresses lie, and their width."""
         if isinstance(address.base, Register):
             if address.base.type.bits not in {32, 64}:
@@ -203,7 +213,8 @@ class StepWriter:
             return self.slot_of(address.base, "i64", 7), 64
         return self.slot_of(Immediate(0), "i64", 7), 64
 
-    def _space(self, address: Address) -> int:
+    def space(self, address: Address) -> int:
+        """The space of an access, as layout.py counts them."""
         space = space_of(self.instruction)
         if space == "shared":
             return SHARED
@@ -221,7 +232,7 @@ class StepWriter:
             raise Unsupported(
                 f"PTX line {i.text_line}: {i.text} moves more than 16 bytes a thread, which is not supported."
             )
-        space = self._space(address)
+        space = self.space(address)
         widths = {o.type.bits for o in items if isinstance(o, Register)} or {max(16, i.type.bits)}
         if len(widths) > 1:
             raise Unsupported(f"PTX line {i.text_line}: {i.text} names registers of different widths.")
@@ -232,7 +243,7 @@ class StepWriter:
             self.slot_of(o, f"i{register}", n) if store else self.result(o, register, n) for n, o in enumerate(items)
         ]
         slots += [slots[0]] * (4 - len(slots))
-        where, width = self._address(address, space)
+        where, width = self.address(address, space)
         native = access_function(
             space=space,
             store=store,
@@ -243,7 +254,7 @@ class StepWriter:
             address=width,
             level=kernel.level,
         )
-        self._reach(native, where, address, slots)
+        self.reach(native, where, address, slots)
         if not store and kernel.sites[id(i)].order != "weak":
             kernel.spend(POLL_FUEL)
 
@@ -252,20 +263,22 @@ class StepWriter:
         results, sources = i.results, i.sources
         address = sources[0]
         assert isinstance(address, Address)
-        space, t = self._space(address), f"i{i.type.bits}"
+        space, t = self.space(address), f"i{i.type.bits}"
         kind, op, floating, up = atomic_operation(i)
         if op == "fadd" and i.type.name == "f32" and space == HOST:
             kind = 5
         out = self.result(results[0], i.type.bits, 0) if results else self.scratch(0)
         a = self.slot_of(sources[1], t, 1)
         b = self.slot_of(sources[2], t, 2) if i.options["op"] == "cas" else a  # the last one may be a cache policy
-        where, width = self._address(address, space)
+        where, width = self.address(address, space)
         native = atomic_function(
             space=space, bits=i.type.bits, address=width, level=kernel.level, kind=kind, op=op, floating=floating, up=up
         )
-        self._reach(native, where, address, (out, a, b))
+        self.reach(native, where, address, (out, a, b))
+        if results and i.options["op"] in {"cas", "exch"}:  # in a loop it asks for what others have to write, as a lock
+            kernel.spend(POLL_FUEL)
 
-    def _reach(self, native: Native, where: str, address: Address, slots: Sequence[str]) -> None:
+    def reach(self, native: Native, where: str, address: Address, slots: Sequence[str]) -> None:
         """The runtime reaches into memory for the active lanes, from and into slots."""
         arguments = [
             "ptr %ctx",
@@ -284,10 +297,14 @@ class StepWriter:
         """Lanes whose member mask has not come yet wait. Where all 32 run, everybody is here."""
         kernel, i = self.kernel, self.instruction
         if kernel.mode == "full" or not self.first:
+            self._note_members()
             return
-        members = self.slot_of(i.sources[-1], "i32", 6)
+        members = self.slot_of(Immediate(FULL) if i.name in WHOLE_WARP else i.sources[-1], "i32", 6)
         arguments = ["ptr %ctx", "ptr %warp", f"ptr {members}", f"i32 {self.block}", f"i32 {kernel.mask}"]
-        ready = kernel.call(Native("together"), arguments)
+        if i.name == "bar.warp.sync":  # it notes by itself who met
+            ready = kernel.call(Native("synchronised"), [*arguments, self._number()])
+        else:
+            ready = kernel.call(Native("together"), arguments)
         nobody, go = kernel.fresh_label(), kernel.fresh_label()
         kernel.line(f"br i1 {kernel.op(f'icmp eq i32 {ready}, 0')}, label %{nobody}, label %{go}")
         kernel.label(nobody)
@@ -295,6 +312,18 @@ class StepWriter:
         kernel.label(go)
         kernel.line(f"store i32 {ready}, ptr %MASK")
         kernel.mask = ready
+        self._note_members()
+
+    def _note_members(self) -> None:
+        """With events, masks that leave out the lane itself or name lanes that have ended."""
+        kernel, i = self.kernel, self.instruction
+        members = i.sources[-1] if i.name not in WHOLE_WARP else Immediate(FULL)
+        whole = isinstance(members, Immediate) and members.bits & FULL == FULL
+        if kernel.level < 2 or (kernel.mode == "full" and whole):
+            return
+        asked = f"ptr {self.slot_of(members, 'i32', 6)}"
+        gone = (("GONE", int(i.name != "bar.warp.sync")),)  # who met there may have ended by now
+        self._void("note_members", gone, ["ptr %ctx", "ptr %warp", self._number(), asked, f"i32 {kernel.mask}"])
 
     def _each_mask(self, write: Callable[[], None]) -> None:
         """Writes a step for each member mask among the lanes that run: two tiles of 16 come here together."""
@@ -355,14 +384,10 @@ class StepWriter:
 
     def _barrier_result(self) -> None:
         i = self.instruction
-        id_ = i.sources[0]
-        if not isinstance(id_, Immediate):
-            raise Unsupported(f"PTX line {i.text_line}: {i.text}: the barrier's number has to be a constant.")
         out = self.result(i.results[0], 32 if i.options["op"] == "popc" else 1, 0)
         arguments = [
             "ptr %warp",
             f"ptr {out}",
-            f"i32 {id_.bits}",
             f"i32 {self.kernel.mask}",
         ]
         self._void("barrier_result", (("MODE", REDUCED[i.options["op"]]),), arguments)
@@ -397,8 +422,8 @@ class StepWriter:
         assert isinstance(size, Immediate)
         rest = [s for s in i.sources[3:] if not (isinstance(s, Register) and s.type.bits == 64)]
         count = self.slot_of(rest[0] if rest else size, "i32", 2)
-        where_to, to_width = self._address(to, SHARED)
-        where_from, from_width = self._address(source, HOST)
+        where_to, to_width = self.address(to, SHARED)
+        where_from, from_width = self.address(source, HOST)
         native = async_function(bytes=size.bits, to=to_width, source=from_width)
         arguments = [
             "ptr %ctx",

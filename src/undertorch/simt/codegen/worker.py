@@ -1,10 +1,12 @@
 """LLVM in a process of its own: an assertion in it ends that process, and becomes a sentence here.
 
 It is run as a file, with the folder that holds llvmlite, and imports nothing else. Requests and answers on stdin and
-stdout are a length (8 bytes, little-endian) and that many bytes: IR text with the optimisation level before it, one
-answer `+` and object code, or `-` and what is wrong.
+stdout are a length (8 bytes, little-endian) and that many bytes. A request is the optimisation level and IR text; its
+answer is the request's SHA-256, so that nobody takes it for another's, then `+` and object code, or `-` and what is
+wrong.
 """
 
+import hashlib
 import struct
 import sys
 from typing import IO
@@ -68,7 +70,7 @@ def serve() -> None:
             answer = b"+" + compile_module(request[1:].decode(), request[0])
         except RuntimeError as error:
             answer = b"-" + str(error).encode()
-        send(sys.stdout.buffer, answer)
+        send(sys.stdout.buffer, hashlib.sha256(request).digest() + answer)
 
 
 if __name__ == "__main__":

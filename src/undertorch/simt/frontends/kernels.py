@@ -1,19 +1,29 @@
 """`undertorch.ptx(text)[name][grid, block](*arguments)`, and the GPU that it is run as."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from numbers import Real
 from operator import index
+from typing import Any
+
+import numpy as np
 
 from undertorch.records import Gpu
 from undertorch.simt.errors import BadLaunch, SimtError
 from undertorch.simt.frontends.gpu import Modules, device_of, launch_on_gpu
-from undertorch.simt.frontends.pointers import check_pointers
+from undertorch.simt.frontends.mangled import demangled
+from undertorch.simt.frontends.pointers import check_pointers, check_values
 from undertorch.simt.frontends.torch_op import without_values
+from undertorch.simt.frontends.true_devices import true_devices
 from undertorch.simt.launch import Dim, Memory, Result, launch
-from undertorch.simt.program import parsed
+from undertorch.simt.numerics import numerics_of
+from undertorch.simt.program import Program, parsed, prepare
+from undertorch.simt.ptx.instructions import Variable
+from undertorch.simt.runtime.buffers import place_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +36,12 @@ class Setting:
     threads: int = 1
     patience: float = 30.0
     """Seconds of polling without anything changing that count as a deadlock."""
+    mma: str = "fast"
+    """How tensor cores add: `fast`, or `exact` as on this GPU (simt/numerics.py)."""
+    all_configs: bool = False
+    """Whether Triton's autotuners run every configuration that fits, and not the first one only."""
+    launches: deque[Result] = field(default_factory=lambda: deque(maxlen=KEPT), compare=False, repr=False)
+    """What the last launches left, in order: those of Triton's kernels and inside operators too."""
 
     def __post_init__(self) -> None:
         """Raises BadLaunch for what is no setting."""
@@ -37,15 +53,31 @@ class Setting:
             raise BadLaunch(
                 f"threads={self.threads!r}: it is a number of the host's threads, from 1 to {MOST_THREADS}."
             )
-        if isinstance(self.patience, bool) or not isinstance(self.patience, int | float) or not self.patience > 0:
+        if isinstance(self.patience, bool) or not isinstance(self.patience, Real) or not self.patience > 0:
             raise BadLaunch(f"patience={self.patience!r}: it is a number of seconds above 0.")
+        numerics_of(self.gpu, self.mma)
+        # NumPy's numbers overflow where Python's do not.
+        object.__setattr__(self, "seed", None if self.seed is None else index(self.seed))
+        object.__setattr__(self, "threads", index(self.threads))
+        object.__setattr__(self, "patience", float(self.patience))
 
 
+KEPT = 1000
+"""Launches that are kept: a training loop has no end of them."""
 MOST_THREADS = 1024
 """Of the host: each takes memory, and no host gains by more."""
 SOURCE_NAME = "kernel.cu"
 """What lines of a source that is no file are reported under."""
 CURRENT: ContextVar[Setting | None] = ContextVar("machine", default=None)
+
+
+CAPABILITY = (8, 0)
+"""The newest that code is compiled for: the machine has no wgmma, no TMA and no clusters (docs/machine.md)."""
+
+
+def capability(gpu: Gpu) -> tuple[int, int]:
+    """What is compiled for a GPU, and what the GPU answers when it is asked."""
+    return min(gpu.compute_capability or CAPABILITY, CAPABILITY)
 
 
 def check_text(text: object, what: str) -> None:
@@ -57,16 +89,6 @@ def check_text(text: object, what: str) -> None:
     if wrong is not None:
         line = text.count("\n", 0, wrong.start()) + 1
         raise BadLaunch(f"{what} line {line}: the character {wrong.group()!r} is in no source; take it out.")
-
-
-@contextmanager
-def machine(setting: Setting) -> Iterator[Setting]:
-    """Launches inside run with this setting."""
-    token = CURRENT.set(setting)
-    try:
-        yield setting
-    finally:
-        CURRENT.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +130,57 @@ class KernelFile:
         if name in self.kernels:
             return Kernel(file=self, name=name)
         mangled = re.compile(rf"_Z(?:N\w*?)?{len(name)}{re.escape(name)}")  # Itanium C++ ABI, 5.1: length, then name
-        found = [kernel for kernel in self.kernels if mangled.match(kernel)]
+        asked = name.replace(" ", "")
+        spelt = {kernel: (demangled(kernel) or kernel).replace(" ", "") for kernel in self.kernels}
+        found = [kernel for kernel in self.kernels if spelt[kernel] == asked]
+        found = found or [kernel for kernel in self.kernels if mangled.match(kernel)]
         if len(found) == 1:
             return Kernel(file=self, name=found[0])
+        if not self.kernels:
+            template = "; a template needs `template __global__ void name<…>(…);`" if self.source is not None else ""
+            raise BadLaunch(f"{self.title} has no kernels{template}.")
         why = f"{len(found)} kernels have that name" if found else "it has none of that name"
-        raise BadLaunch(f"The PTX: {why} ({name}); its kernels are: {', '.join(self.kernels) or 'none'}.")
+        names = ", ".join(demangled(kernel) or kernel for kernel in self.kernels)
+        raise BadLaunch(f"{self.title}: {why} ({name}); its kernels are: {names}.")
+
+    @property
+    def variables(self) -> "Mapping[str, np.ndarray[Any, Any]]":
+        """Its `__device__` and `__constant__` variables on the machine, by name, to be read and written in place.
+
+        NVRTC declares arrays as bytes: `file.variables["table"].view(np.float32)[:] = …`. A GPU has its own.
+        """
+        module, _ = parsed(self.text)
+        placed = [v for v in module.variables if v.space in {"global", "const"}]
+        with self.memory.lock:
+            missing = [v for v in placed if v.name not in self.memory.arrays]
+            self.memory.arrays = place_variables(missing, self.memory.arrays)
+        return {v.name: self.memory.arrays[v.name][: v.size].view(_dtype(v)) for v in placed}
+
+
+def _note_writes(program: Program, arguments: tuple[object, ...]) -> None:
+    """Tells autograd of tensors that were written to: one that it saved for backward is not what it was."""
+    if not any(hasattr(argument, "untyped_storage") for argument in arguments):
+        return
+    import torch
+
+    for number, tensor in enumerate(arguments):
+        if isinstance(tensor, torch.Tensor) and number in program.written and not torch.is_inference(tensor):
+            torch.autograd.graph.increment_version(tensor)
+
+
+def _dtype(variable: Variable) -> str:
+    """NumPy's name of its elements' type; of what NumPy has no type for, bits."""
+    type = variable.type
+    if type is None or type.bits > 64:
+        return "u1"
+    kind = {"signed": "i", "float": "f"}.get(type.kind, "u") if type.lanes == 1 and type.name != "tf32" else "u"
+    return f"{kind}{type.bytes}"
+
+
+def _runner() -> Callable[..., Result | None]:
+    """What launches: where torch is, a graph of torch.compile ends before it and starts anew behind it."""
+    torch: Any = sys.modules.get("torch")
+    return torch.compiler.disable(_run) if torch is not None and hasattr(torch, "compiler") else _run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +189,7 @@ class Kernel:
 
     file: KernelFile
     name: str
+    runner: Callable[..., Result | None] = field(default_factory=_runner, compare=False, repr=False)
 
     def __repr__(self) -> str:
         module, _ = parsed(self.file.text)
@@ -143,36 +212,53 @@ class Sized:
     block: Dim
     dynamic_shared: int
 
-    def __call__(self, *arguments: object) -> Result | None:
+    def __call__(self, *arguments: object, reachable: Sequence[object] = ()) -> Result | None:
         """Runs it to its end on the machine; on tensors of a GPU it is put into torch's current stream there.
 
+        `reachable`: arrays and tensors that the kernel comes to by pointers that lie in memory or in structs.
         On fake tensors, which have no values, it does nothing and answers None.
         Raises what `launch` and `launch_on_gpu` raise.
         """
-        file, name = self.kernel.file, self.kernel.name
-        if without_values(arguments):
-            return None
-        if file.source is not None:
-            check_pointers(name, arguments)
-        if device_of(arguments) is not None:
-            if CURRENT.get() is not None:
-                raise BadLaunch("Tensors on a GPU cannot be run by undertorch.machine(): move them with .cpu().")
-            return launch_on_gpu(
-                file.text, name, self.grid, self.block, self.dynamic_shared, arguments, modules=file.modules
-            )
-        setting = CURRENT.get() or file.default
-        return launch(
-            file.text,
-            name,
-            self.grid,
-            self.block,
-            arguments,
-            gpu=setting.gpu,
-            dynamic_shared=self.dynamic_shared,
-            instrument=setting.instrument,
-            seed=setting.seed,
-            threads=setting.threads,
-            patience=setting.patience,
-            memory=file.memory,
-            sources={SOURCE_NAME: file.source} if file.source is not None else None,
+        return self.kernel.runner(self, arguments, reachable)
+
+
+def _run(sized: Sized, arguments: tuple[object, ...], reachable: Sequence[object]) -> Result | None:
+    with true_devices():
+        return _launched(sized, arguments, reachable)
+
+
+def _launched(sized: Sized, arguments: tuple[object, ...], reachable: Sequence[object]) -> Result | None:
+    file, name = sized.kernel.file, sized.kernel.name
+    if without_values(arguments):
+        return None
+    check_values(name, arguments)
+    if file.source is not None:
+        check_pointers(name, arguments)
+    if device_of(arguments) is not None:
+        if CURRENT.get() is not None:
+            raise BadLaunch("Tensors on a GPU cannot be run by undertorch.machine(): move them with .cpu().")
+        return launch_on_gpu(
+            file.text, name, sized.grid, sized.block, sized.dynamic_shared, arguments, modules=file.modules
         )
+    setting = CURRENT.get() or file.default
+    result = launch(
+        file.text,
+        name,
+        sized.grid,
+        sized.block,
+        arguments,
+        gpu=setting.gpu,
+        dynamic_shared=sized.dynamic_shared,
+        instrument=setting.instrument,
+        seed=setting.seed,
+        threads=setting.threads,
+        patience=setting.patience,
+        mma=setting.mma,
+        memory=file.memory,
+        reachable=reachable,
+        sources={SOURCE_NAME: file.source} if file.source is not None else None,
+    )
+    _note_writes(prepare(file.text, name, setting.instrument, numerics_of(setting.gpu, setting.mma)), arguments)
+    if CURRENT.get() is not None:
+        setting.launches.append(result)
+    return result

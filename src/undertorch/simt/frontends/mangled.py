@@ -38,8 +38,8 @@ class CppType:
     pointee: "CppType | None" = None
 
 
-UNNAMED = CppType(name="?")
-"""What is no type: a template's value."""
+DEEPEST = 500
+"""Types that are no builtins, in one name: the reader calls itself for each part of one."""
 
 
 class _Unknown(Exception):
@@ -58,9 +58,21 @@ def parameters(mangled: str) -> tuple[CppType, ...] | None:
         found = []
         while reader.at < len(mangled):
             found.append(reader.type())
-    except (_Unknown, IndexError):
+    except (_Unknown, IndexError, ValueError):
         return None
     return () if [t.name for t in found] == ["void"] else tuple(found)
+
+
+def demangled(mangled: str) -> str | None:
+    """A function's name with its template arguments, as `scan::sum<float, 32>`; None where it is not read here."""
+    if not mangled.startswith("_Z"):
+        return None
+    reader = _Reader(mangled, 2)
+    try:
+        reader.function_name()
+    except (_Unknown, IndexError, ValueError):
+        return None
+    return reader.called
 
 
 @dataclass(slots=True)
@@ -71,6 +83,12 @@ class _Reader:
     """What S_, S0_, … stand for."""
     arguments: list[CppType] = field(default_factory=list)
     """What T_, T0_, … stand for."""
+    called: str = ""
+    """The function, with its template arguments."""
+    depth: int = 0
+
+    def _spelt(self, name: str) -> str:
+        return f"{name}<{', '.join(argument.name for argument in self.arguments)}>"
 
     def skip(self, letters: str) -> bool:
         if self.text.startswith(letters, self.at):
@@ -82,10 +100,12 @@ class _Reader:
         """Reads the function's name; whether it has template arguments."""
         if not self.skip("N"):
             name = self.source_name()
+            self.called = name
             if self.text[self.at : self.at + 1] != "I":
                 return False
             self.seen.append(CppType(name=name))
             self.arguments = self.template_arguments()
+            self.called = self._spelt(name)
             return True
         name, templated = "", False
         while not self.skip("E"):
@@ -94,9 +114,11 @@ class _Reader:
             if self.text[self.at] == "I":
                 self.seen.append(CppType(name=name))
                 self.arguments, templated = self.template_arguments(), True
+                self.called = self._spelt(name)
             else:
                 own = self.source_name()
                 name, templated = f"{name}::{own}" if name else own, False
+                self.called = name
         return templated
 
     def source_name(self) -> str:
@@ -117,11 +139,19 @@ class _Reader:
         found = []
         while not self.skip("E"):
             if self.skip("L"):
-                self.at = self.text.index("E", self.at) + 1 if self.text[self.at] in BUILTIN else self._unknown()
-                found.append(UNNAMED)
+                found.append(self._literal())
             else:
                 found.append(self.type())
         return found
+
+    def _literal(self) -> CppType:
+        """A template's value: its type and digits, n before them for a minus. It is no type."""
+        kind = self.text[self.at]
+        if kind not in BUILTIN:
+            self._unknown()
+        end = self.text.index("E", self.at)
+        digits, self.at = self.text[self.at + 1 : end].replace("n", "-"), end + 1
+        return CppType(name={"b0": "false", "b1": "true"}.get(kind + digits, digits))
 
     def type(self) -> CppType:
         """One type; each that is no builtin can be stood for by an S from then on."""
@@ -129,6 +159,9 @@ class _Reader:
         if letter in BUILTIN:
             self.at += 1
             return CppType(name=BUILTIN[letter])
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self._unknown()
         if letter == "S" and self.text[self.at + 1] in "_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ":
             self.at += 1
             found = self.seen[self._number()]

@@ -1,4 +1,4 @@
-"""Whether arrays have the elements that a kernel's C++ pointers point to. PTX does not say; the kernel's name may."""
+"""Whether arguments fit a kernel's C++ types: elements, integers. PTX does not say; the kernel's name may."""
 
 import re
 from collections.abc import Sequence
@@ -38,6 +38,48 @@ come as unsigned integers. Pointers to all else (void, char, structs, pointers) 
 
 HALVES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
 """Values of two bytes, which PTX does not tell apart."""
+
+
+BITS = {
+    "bool": (0, 1), "signed char": (-7, 7), "char": (-7, 8), "unsigned char": (0, 8), "short": (-15, 15),
+    "unsigned short": (0, 16), "int": (-31, 31), "unsigned int": (0, 32), "long": (-63, 63), "unsigned long": (0, 64),
+    "long long": (-63, 63), "unsigned long long": (0, 64),
+}  # fmt: skip
+"""What integers hold: from -2^n (or 0) to 2^m - 1."""
+
+
+def check_values(kernel: str, arguments: Sequence[object]) -> None:
+    """Raises BadLaunch where the kernel's mangled name says that a parameter's C++ type has no such value."""
+    types = parameters(kernel) or ()
+    if len(types) != len(arguments):
+        return
+    for number, (type, argument) in enumerate(zip(types, arguments, strict=True)):
+        if type.pointee is not None:
+            if isinstance(argument, float | list | tuple | np.floating | np.bool_ | bool):
+                raise BadLaunch(
+                    f"Argument {number}: the kernel takes a pointer, {type.name}, and a {argument.__class__.__name__} "
+                    "was given; pass an array or a tensor."
+                )
+            continue
+        given = _whole(argument)
+        if given is None or type.name not in BITS:
+            continue
+        low, high = BITS[type.name]
+        if not -(1 << -low if low else 0) <= given < 1 << high:
+            only = " (True or False, 1 or 0)" if type.name == "bool" else ""
+            raise BadLaunch(f"Argument {number}: the kernel takes {type.name}{only}, which {given} does not fit into.")
+
+
+def _whole(argument: Any) -> int | None:
+    """The value of an integer or a bool, in an array or tensor without dimensions too; None for all else."""
+    if isinstance(argument, int | np.integer | np.bool_) and not isinstance(argument, np.timedelta64):
+        return int(argument)
+    if isinstance(argument, np.ndarray) and not argument.shape and argument.dtype.kind in "iub":
+        return int(argument[()])
+    if hasattr(argument, "untyped_storage") and not argument.shape and argument.device.type == "cpu":
+        kind = str(argument.dtype)
+        return int(argument.item()) if "int" in kind or "bool" in kind else None
+    return None
 
 
 def check_pointers(kernel: str, arguments: Sequence[object]) -> None:

@@ -116,6 +116,8 @@ class Instruction:
     """Its cost class: which unit of an SM would issue it."""
     converge: bool = False
     """Threads of a mask have to meet here."""
+    counted: bool = True
+    """False for all but one of those that stand for one instruction of the text."""
     text: str = ""
     """As it was written."""
     text_line: int = 0
@@ -140,9 +142,12 @@ class Variable:
     initial: bytes = b""
     pointers: tuple[tuple[int, str, int], ...] = ()
     """Where the initial value holds the address of another variable: (offset, its name, plus bytes)."""
+    address_bytes: tuple[tuple[int, str, int, int], ...] = ()
+    """Where it holds one byte of an address: (offset, the variable's name, plus bytes, shift)."""
     extern: bool = False
     type: Type | None = None
     """Of one element."""
+    text_line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +165,8 @@ class Function:
     """What of it the machine does not do, a sentence each: it cannot be run then."""
     max_threads: int | None = None
     """As `.maxntid` or `.reqntid` limit the block."""
+    required_block: tuple[int, int, int] | None = None
+    """As `.reqntid` asks for."""
     text_line: int = 0
 
 
@@ -177,7 +184,9 @@ class Module:
     def pointed_to(self) -> tuple[str, ...]:
         """Names of functions, of this file or not, whose address it takes."""
         known = {v.name for v in self.variables}
-        found = {name for v in self.variables for _, name, _ in v.pointers if name not in known}
+        held = [name for v in self.variables for _, name, *_ in v.pointers]
+        held += [name for v in self.variables for _, name, _, _ in v.address_bytes]
+        found = {name for name in held if name not in known}
         for function in self.functions.values():
             instructions = [i for i in function.body if isinstance(i, Instruction) and i.name != "call"]
             operands = [o for i in instructions for o in i.sources]

@@ -1,9 +1,10 @@
 """Operands of an instruction, and the names that they may use."""
 
-import struct
 from dataclasses import dataclass, field, replace
 
 from undertorch.simt.errors import PtxError, Unsupported
+from undertorch.simt.ptx import constants
+from undertorch.simt.ptx.constants import constant
 from undertorch.simt.ptx.instructions import (
     Address,
     Group,
@@ -25,17 +26,10 @@ from undertorch.simt.ptx.stream import Stream
 from undertorch.simt.ptx.types import Type
 
 BRANCHES = {"bra"}
-
-
-def integer(token: Token) -> int:
-    """The value of an integer token."""
-    if token.kind != "int":
-        raise PtxError(f"PTX line {token.line}: {token.text!r} stands where a number has to be.")
-    return (
-        int(token.text.rstrip("U"), 0)
-        if not token.text.startswith("0") or not token.text.rstrip("U").isdigit()
-        else int(token.text.rstrip("U"), 8)
-    )
+DEEPEST = 64
+"""Scopes within scopes. NVRTC writes up to three."""
+MOST_REGISTERS = 1 << 24
+"""Of one declaration; far more than any compiler writes."""
 
 
 @dataclass(slots=True)
@@ -46,18 +40,33 @@ class Scope:
     ranges: dict[str, tuple[int, Type]] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
+    """Registers, variables and ranges, to find what is declared twice."""
     suffix: str = ""
+
+    def declare(self, name: str) -> None:
+        """Raises PtxError where this scope has that name."""
+        stem = name.rstrip("0123456789")
+        number = name[len(stem) :]
+        ranged = bool(number) and stem in self.ranges and int(number) < self.ranges[stem][0]
+        if name in self.declared or ranged:
+            raise PtxError(f"{name} is declared twice.")
+        self.declared.add(name)
 
 
 @dataclass(slots=True)
 class OperandReader:
     """Reads operands; an inner scope's names hide the outer's, so each gets a name that is unique in the function."""
 
+    elements: dict[str, int] = field(default_factory=dict)
+    """Bytes of an element of the variables that are known, by unique name."""
     scopes: list[Scope] = field(default_factory=list)
     opened: int = 0
 
-    def open(self) -> None:
+    def open(self, line: int) -> None:
         """Enters a scope."""
+        if len(self.scopes) == DEEPEST:
+            raise PtxError(f"PTX line {line}: scopes nest deeper than {DEEPEST} levels.")
         self.scopes.append(Scope(suffix=f"#{self.opened}" if self.opened else ""))
         self.opened += 1
 
@@ -68,21 +77,28 @@ class OperandReader:
     def declare_register(self, name: str, type: Type) -> None:
         """`.reg .b32 name;`."""
         scope = self.scopes[-1]
+        scope.declare(name)
         scope.registers[name] = Register(name + scope.suffix, type)
 
     def declare_registers(self, prefix: str, count: int, type: Type) -> None:
         """`.reg .b32 prefix<count>;`: prefix0, prefix1, …"""
-        self.scopes[-1].ranges[prefix] = (count, type)
+        self.scopes[-1].declare(f"{prefix}<")
+        self.scopes[-1].ranges[prefix] = (min(count, MOST_REGISTERS), type)
 
     def declare_variable(self, variable: Variable) -> Variable:
         """Of this scope; returns it under its unique name."""
         scope = self.scopes[-1]
+        scope.declare(variable.name)
+        if variable.type is not None:
+            self.elements[variable.name + scope.suffix] = variable.type.bytes
         scope.variables[variable.name] = variable.name + scope.suffix
         return replace(variable, name=variable.name + scope.suffix)
 
     def declare_label(self, name: str) -> None:
         """Of this scope."""
         scope = self.scopes[-1]
+        if name in scope.labels:
+            raise PtxError(f"the label {name} stands twice.")
         scope.labels[name] = name + scope.suffix
 
     def label(self, name: str) -> Label:
@@ -106,7 +122,8 @@ class OperandReader:
                 return scope.registers[name]
             if stem in scope.ranges and stem != name:
                 count, type = scope.ranges[stem]
-                if int(name[len(stem) :]) < count:
+                number = name[len(stem) :]
+                if int(number) < count and (number == "0" or number[0] != "0"):
                     return scope.registers.setdefault(name, Register(name + scope.suffix, type))
         return None
 
@@ -122,6 +139,12 @@ class OperandReader:
             raise PtxError(
                 f"PTX line {line}: {form.pattern} takes the operands {form.operands!r}, not {len(out)} of them."
             )
+        for number, (letter, operand) in enumerate(zip(form.operands.split(), out, strict=False)):
+            if letter.startswith("[") and isinstance(operand, Symbol):  # `ld.global.u32 d, array[2]`
+                out[number] = Address(Symbol(operand.name), operand.offset)
+            if letter.startswith("[") != isinstance(out[number], Address):
+                what = "an address in brackets" if letter.startswith("[") else "no address in brackets"
+                raise PtxError(f"PTX line {line}: {form.pattern} takes the operands {form.operands!r}: {what}.")
         return tuple(out)
 
     def call(self, stream: Stream, line: int) -> tuple[Operand, ...]:
@@ -157,10 +180,13 @@ class OperandReader:
             stream.next()
             items: list[Operand] = []
             while not stream.skip("}"):
+                if stream.peek().text == "{":
+                    raise PtxError(f"PTX line {token.line}: braces stand within braces.")
                 items.append(self._operand(stream))
                 stream.skip(",")
             return Group(tuple(items))
-        if stream.skip("!"):
+        if token.text == "!" and not constants.starts(stream):
+            stream.next()
             return Negated(self.register(stream.next()))
         first = self._label(stream) if branch else self._simple(stream)
         if stream.skip("|"):
@@ -175,12 +201,9 @@ class OperandReader:
             raise PtxError(f"PTX line {token.line}: {error}") from None
 
     def _simple(self, stream: Stream) -> Operand:
-        negative = stream.skip("-")
+        if constants.starts(stream):
+            return constant(stream)
         token = stream.next()
-        if token.kind == "int":
-            return Immediate(-integer(token) if negative else integer(token))
-        if token.kind == "float":
-            return _float(token.text, negative)
         if token.text == "_":
             return Sink()
         found = self._find(token.text)
@@ -192,11 +215,26 @@ class OperandReader:
             raise Unsupported(
                 f"PTX line {token.line}: {token.text} is neither a declared register nor one that the machine keeps."
             )
-        if token.text == "WARP_SZ":
-            return Immediate(32)
         if token.kind != "word":
             raise PtxError(f"PTX line {token.line}: {token.text!r} stands where an operand has to be.")
-        return Symbol(self._variable(token.text), self._plus(stream))
+        name = self._variable(token.text)
+        if stream.peek().text == "[":
+            return Symbol(name, self._index(stream, name))
+        return Symbol(name, constants.offset(stream))
+
+    def _index(self, stream: Stream, name: str) -> int:
+        """`[2]` behind an array's name, in bytes."""
+        line = stream.next().line
+        inner = self._find(stream.peek().text)
+        if inner is not None:
+            raise Unsupported(
+                f"PTX line {line}: {name}[{inner.name}], an array indexed by a register, is not supported."
+            )
+        index = constant(stream)
+        stream.expect("]")
+        if name not in self.elements or index.kind != "int":
+            raise PtxError(f"PTX line {line}: {name} is no array that is declared before this line.")
+        return index.bits * self.elements[name]
 
     def _variable(self, name: str) -> str:
         for scope in reversed(self.scopes):
@@ -204,18 +242,10 @@ class OperandReader:
                 return scope.variables[name]
         return name
 
-    def _plus(self, stream: Stream) -> int:
-        sign = 1 if stream.skip("+") else -1 if stream.skip("-") else 0
-        if not sign:
-            return 0
-        if stream.skip("-"):
-            sign = -sign
-        return sign * integer(stream.next())
-
     def _address(self, stream: Stream) -> Address:
         stream.expect("[")
         base = self._simple(stream)
-        offset = self._plus(stream)
+        offset = constants.offset(stream)
         stream.expect("]")
         if isinstance(base, Immediate):
             return Address(None, base.bits + offset)
@@ -224,13 +254,3 @@ class OperandReader:
         if isinstance(base, Register):
             return Address(base, offset)
         raise PtxError(f"PTX line {stream.peek().line}: an address needs a register, a name or a number.")
-
-
-def _float(text: str, negative: bool) -> Immediate:
-    if text[1] in "fF":
-        bits = int(text[2:], 16)
-        return Immediate(bits ^ (0x80000000 if negative else 0), "f32")
-    if text[1] in "dD":
-        return Immediate(int(text[2:], 16) ^ (1 << 63 if negative else 0), "f64")
-    value = float(text)
-    return Immediate(struct.unpack("<Q", struct.pack("<d", -value if negative else value))[0], "f64")

@@ -39,6 +39,10 @@ class Stream:
         """The text `count` tokens ahead."""
         return self.items[self.at + count].text if self.at + count < len(self.items) else ""
 
+    def kind_after(self, count: int) -> str:
+        """The kind of the token `count` tokens ahead."""
+        return self.items[self.at + count].kind if self.at + count < len(self.items) else ""
+
     def skip(self, text: str) -> bool:
         """Takes the next token if it reads `text`."""
         if not self.done and self.items[self.at].text == text:

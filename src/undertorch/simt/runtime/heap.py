@@ -1,5 +1,6 @@
 """Memory that device code asks for with malloc and new."""
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,8 @@ class Heap:
     """Offset and bytes of what was handed out."""
     gaps: dict[int, int] = field(default_factory=lambda: {0: BYTES})
     """And of what is free; neighbours are joined when none is large enough."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Launches of several threads of the host may share it."""
 
     @property
     def start(self) -> int:
@@ -28,24 +31,26 @@ class Heap:
     def allocate(self, size: int) -> int:
         """An address with so many bytes behind it; 0 where there is no such gap."""
         size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
-        at = self._gap(size)
-        if at is None:
-            self._join()
+        with self.lock:
             at = self._gap(size)
-        if at is None:
-            return 0
-        left = self.gaps.pop(at) - size
-        if left:
-            self.gaps[at + size] = left
-        self.taken[at] = size
-        return self.start + at
+            if at is None:
+                self._join()
+                at = self._gap(size)
+            if at is None:
+                return 0
+            left = self.gaps.pop(at) - size
+            if left:
+                self.gaps[at + size] = left
+            self.taken[at] = size
+            return self.start + at
 
     def release(self, address: int) -> bool:
         """Whether it was handed out, or is 0."""
         at = address - self.start
-        if at in self.taken:
-            self.gaps[at] = self.taken.pop(at)
-            return True
+        with self.lock:
+            if at in self.taken:
+                self.gaps[at] = self.taken.pop(at)
+                return True
         return address == 0
 
     def _gap(self, size: int) -> int | None:

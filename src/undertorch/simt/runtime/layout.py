@@ -38,12 +38,17 @@ SCATTERED, NEIGHBOURS, UNIFORM, REFUSED = range(4)
 LESSONS = 64
 """A memory instruction learns the first so many patterns of addresses that it meets, then each so many-th."""
 
+FUSED, INTEGER, SATURATED, XOR_BITS, AND_BITS, SUMS = range(6)
+"""How mma adds its products (runtime/native/products.py)."""
+
 HOST, SHARED, LOCAL, NOWHERE = range(4)
 """What an address is: the host's, or an offset into the block's shared memory, or into the thread's local memory."""
 
-FAULTS = ("none", "out-of-bounds", "misaligned", "trap", "assert", "host")
+FAULTS = ("none", "out-of-bounds", "misaligned", "trap", "assert", "host", "barrier-number", "barrier-count")
 
 BARRIERS = 16
+CAME = 1 << 16
+"""More than threads of a block."""
 
 RESERVED = 1024
 """Bytes of a block's shared memory that are the system's from sm_80 on (CUDA C++ Programming Guide, "Compute Capability
@@ -58,9 +63,7 @@ BARRIER = np.dtype(
         ("expected", np.int32),  # threads; 0: all of the block that still run
         ("phase", np.int32),
         ("count", np.int32),  # of threads whose predicate was true (bar.red)
-        ("result", np.int32),  # what the last phase's count came to
-        ("members", np.int32),  # threads that the last phase had
-        ("kind", np.int32),
+        ("absent", np.int32),  # of `arrived`, lanes of partial warps that no thread has
         ("pending_bytes", np.int64),  # transactions that an mbarrier waits for
     ],
     align=True,
@@ -97,7 +100,7 @@ SITE = np.dtype(
 """One memory instruction of the kernel. A whole number of cache lines: vectors of addresses never straddle two."""
 
 # Kinds of events: events.EventKind says what each means.
-ACCESS, VALUES, ISSUED, COMMITTED, COMPLETED, ARRIVED, OPENED, WARP_SYNC, FENCE, EXIT = range(10)
+ACCESS, VALUES, ISSUED, COMMITTED, COMPLETED, ARRIVED, OPENED, WARP_SYNC, FENCE, EXIT, MEMBERS = range(11)
 
 EVENT_ROWS = 8
 """The most rows that belong together."""
@@ -114,7 +117,10 @@ EVENT = np.dtype(
         ("space", np.uint32),  # HOST, SHARED or LOCAL
         ("bytes", np.uint32),  # of a lane
         ("number", np.int32),  # of a barrier, a group of cp.async, or 8 bytes of a value
-        ("count", np.uint32),  # of threads that a barrier expects (0: the block's), or that it had
+        (
+            "count",
+            np.uint32,
+        ),  # of threads that a barrier expects (0: the block's), or had; lanes of a cas that exchanged
         ("padding", np.uint8, (20,)),
     ],
     align=True,
@@ -186,7 +192,9 @@ WARP_STATE = np.dtype(
         ("tid_x", np.int32, (WARP,)),
         ("tid_y", np.int32, (WARP,)),
         ("tid_z", np.int32, (WARP,)),
-        ("barrier", np.int32, (WARP,)),  # that the lane waits at
+        ("barrier", np.int32, (WARP,)),  # that the lane waits at; then what its bar.red came to: CAME × threads + true
+        ("meeting", np.int32, (WARP,)),  # the mask that the lane waits with at a bar.warp.sync; 0: at none
+        ("met", np.int32),  # lanes that waited at a bar.warp.sync whose others have come
         ("scratch", np.uint64, (8 * WARP,)),
         ("block", np.uint64),
         ("local", np.uint64),

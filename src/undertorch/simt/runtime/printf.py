@@ -4,8 +4,12 @@ import re
 import struct
 from typing import Protocol
 
+from undertorch.simt.runtime import formats
+
 SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 
+LENGTHS = {"hh": 1, "h": 2, "l": 8, "ll": 8, "j": 8, "z": 8, "t": 8}
+"""Bytes of an integer; without a length 4."""
 WIDEST = 1 << 20
 """The most characters that a width may ask for: a GPU's buffer has as many for all threads (CUDA C++ Programming Guide,
 "Formatted Output", cudaLimitPrintfFifoSize)."""
@@ -36,27 +40,35 @@ def formatted(memory: Memory, format_address: int, arguments: int) -> str:
         flags, width, precision, length, letter = found.groups()
         if letter == "%":
             return "%"
-        width = str(next_value(4, "i")) if width == "*" else width
-        precision = str(next_value(4, "i")) if precision == "*" else precision
-        if any(number.lstrip("-").isdigit() and abs(int(number)) > WIDEST for number in (width, precision or "")):
-            width, precision = "", None  # no buffer of a GPU would hold it
-        head = f"%{flags}{width}" + (f".{precision}" if precision is not None else "")
-        long = length in {"l", "ll", "j", "z", "t"}
-        if letter in "di":
-            return (head + "d") % next_value(8 if long else 4, "i")
-        if letter in "ouxX":
-            return (head + letter.replace("u", "d")) % next_value(8 if long else 4, "u")
-        if letter in "eEfFgG":
-            return (head + letter) % next_value(8, "f")
-        if letter in "aA":
-            return float(next_value(8, "f")).hex()
+        wide = next_value(4, "i") if width == "*" else int(width or 0)
+        exact = None if precision is None else next_value(4, "i") if precision == "*" else int(precision or 0)
+        assert isinstance(wide, int)
+        assert exact is None or isinstance(exact, int)
+        if wide < 0:  # of an argument: to the left
+            flags, wide = flags + "-", -wide
+        if exact is not None and exact < 0:  # as if there were none
+            exact = None
+        if max(wide, exact or 0) > WIDEST:
+            wide, exact = 0, None  # no buffer of a GPU would hold it
+        if letter in "diouxX":
+            kind = "d" if letter in "di" else letter
+            size = LENGTHS.get(length, 4)
+            number = next_value(max(size, 4), "u")
+            assert isinstance(number, int)
+            number &= (1 << 8 * size) - 1
+            if kind == "d" and number >> 8 * size - 1:
+                number -= 1 << 8 * size
+            return formats.integer(number, kind, flags, wide, exact)
+        if letter in "eEfFgGaA":
+            return formats.floating(float(next_value(8, "f")), letter, flags, wide, exact)
+        head = f"%{'-' if '-' in flags else ''}{wide or ''}" + (f".{exact}" if exact is not None else "")
         if letter == "c":
-            return (head + "c") % chr(int(next_value(4, "u")) & 0xFF)
+            return (head.split(".", maxsplit=1)[0] + "c") % chr(int(next_value(4, "u")) & 0xFF)
         if letter == "s":
             address = int(next_value(8, "u"))
             known = address == 0 or memory.bytes(address, 1)
             return (head + "s") % (memory.text(address) if known else "(invalid pointer)")
-        return f"{int(next_value(8, 'u')):#x}"
+        return formats.padded("", "", f"{int(next_value(8, 'u')):#x}", flags, wide, zeros=False)
 
     return SPECIFIER.sub(one, memory.text(format_address))
 

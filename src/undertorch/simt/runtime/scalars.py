@@ -1,4 +1,4 @@
-"""Which value fits which parameter: C's conversions, as far as they lose nothing.
+"""Which value fits which parameter: C's conversions, as far as nothing but digits of a float is lost.
 
 What PTX says of a parameter is its type; nvcc spells a struct, and with it __half and __nv_bfloat16, as an array of
 bytes, and a pointer as any other integer of 64 bits. The rules:
@@ -6,12 +6,13 @@ bytes, and a pointer as any other integer of 64 bits. The rules:
 | the kernel takes     | taken                                                                                       |
 |----------------------|---------------------------------------------------------------------------------------------|
 | an integer, bits     | an integer that fits (a bool is 0 or 1); of 64 bits an array, a tensor (their address), None |
-| a float              | a float, rounded if it is Python's own, else where that changes nothing; an exact integer    |
+| a float              | a float, rounded to nearest; an integer that is one of its values                            |
 | a struct of n bytes  | n bytes; a NumPy record or complex number of n bytes; of 2 bytes a float16 or bfloat16       |
 
 An array or tensor without dimensions is its value, but for an integer of 64 bits, where it is memory as any other.
 """
 
+import ctypes
 import math
 import struct
 from typing import Any
@@ -53,6 +54,8 @@ def described(parameter: Variable) -> str:
 def refuse_unreadable(argument: Any) -> None:
     """Raises TypeError for arrays and tensors whose memory is not their elements, in order, as the machine has them."""
     if isinstance(argument, np.ndarray):
+        if isinstance(argument, np.ma.MaskedArray):
+            raise TypeError("a masked array keeps its mask apart, and a kernel sees none; pass .filled(…) or .data")
         if argument.dtype.hasobject:
             raise TypeError("an array of Python objects has no elements that a kernel could read; give it numbers")
         if not argument.dtype.isnative:
@@ -84,6 +87,8 @@ def refuse_unreadable(argument: Any) -> None:
 
 def value(parameter: Variable, argument: Any) -> bytes:
     """The bytes of a parameter that is no address. Raises TypeError and ValueError where the value does not fit."""
+    if isinstance(argument, ctypes.Structure | ctypes.Union | ctypes.Array):
+        argument = bytes(argument)
     if isinstance(argument, bytes | bytearray | memoryview):
         return _raw(parameter, argument)
     if is_memory(argument):
@@ -100,7 +105,7 @@ def value(parameter: Variable, argument: Any) -> bytes:
     if isinstance(argument, int):
         return _integer(parameter, int(argument), argument)
     if isinstance(argument, float):
-        return _float(parameter, argument, argument, rounds=True)
+        return _float(parameter, argument, argument)
     if argument is None:
         raise TypeError(f"the kernel takes {described(parameter)}, and None was given")
     raise TypeError(
@@ -138,7 +143,7 @@ def _without_dimensions(parameter: Variable, argument: Any) -> bytes:
         return _integer(parameter, int(number), what)
     if isinstance(number, complex):
         raise TypeError(f"the kernel takes {described(parameter)}, and {what} was given")
-    return _float(parameter, number, what, rounds=False)
+    return _float(parameter, number, what)
 
 
 def _numpy(parameter: Variable, argument: "np.generic[Any]") -> bytes:
@@ -151,7 +156,10 @@ def _numpy(parameter: Variable, argument: "np.generic[Any]") -> bytes:
     if isinstance(argument, np.integer | np.bool_):
         return _integer(parameter, int(argument), what)
     if isinstance(argument, np.floating):
-        return _float(parameter, float(argument), what, rounds=False)
+        value = float(argument)
+        if np.isfinite(argument) and argument.__class__(value) != argument:  # a long double
+            raise ValueError(f"{what} is no float64; pass float(x) to have it rounded")
+        return _float(parameter, value, what)
     raise TypeError(f"the kernel takes {described(parameter)}, and {what} was given")
 
 
@@ -159,16 +167,17 @@ def _integer(parameter: Variable, number: int, what: object) -> bytes:
     type, size = parameter.type, parameter.size
     if type is not None and type.floating:
         try:
-            return _float(parameter, float(number), what, rounds=False, exactly=number)
+            return _float(parameter, float(number), what, exactly=number)
         except OverflowError:
             raise ValueError(f"{what} does not fit into {described(parameter)}") from None
-    if not -(1 << (8 * size - 1)) <= number < 1 << 8 * size:
-        raise ValueError(f"{what} does not fit into {size} bytes")
+    signed = type is not None and type.signed
+    if not -(1 << (8 * size - 1)) <= number < 1 << (8 * size - signed):
+        raise ValueError(f"{what} does not fit into {described(parameter)}")
     return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")
 
 
-def _float(parameter: Variable, number: float, what: object, *, rounds: bool, exactly: int | None = None) -> bytes:
-    """`rounds`: a value of Python's own type is a literal, and becomes the nearest of the parameter's."""
+def _float(parameter: Variable, number: float, what: object, *, exactly: int | None = None) -> bytes:
+    """The nearest value that the parameter has, as C converts; `exactly`: an integer, which has to be one."""
     type = parameter.type
     if type is None or type.kind in {"signed", "unsigned"}:
         raise TypeError(f"the kernel takes {described(parameter)}, and {what} is none; round it, or view its bits")
@@ -176,9 +185,11 @@ def _float(parameter: Variable, number: float, what: object, *, rounds: bool, ex
         raise TypeError("2 bytes may be float16 or bfloat16: pass a tensor without dimensions, or its bits, an integer")
     if type.name not in {"f16", "bf16", "f32", "f64", "b32", "b64"}:
         raise TypeError(f"the kernel takes {described(parameter)}, and {what} was given; pass its bytes")
-    given, back = _brain(number) if type.kind == "brain" else _ieee(type.bits, number)
-    lossless = back == number or math.isnan(number)
-    if (not rounds and not lossless) or (exactly is not None and back != exactly):
+    try:
+        given, back = _brain(number) if type.kind == "brain" else _ieee(type.bits, number)
+    except (OverflowError, struct.error):
+        raise ValueError(f"{what} is above every value of {described(parameter)}") from None
+    if exactly is not None and back != exactly:
         raise ValueError(f"{what} is no exact value of {described(parameter)}; pass float(x) to have it rounded")
     return given
 

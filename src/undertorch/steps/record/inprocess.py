@@ -18,10 +18,11 @@ from undertorch.steps.record.assume import assumed
 from undertorch.steps.record.errors import RecordError
 from undertorch.steps.record.exchange import Outcome, Request
 from undertorch.steps.record.guard import Guard, build_guard
+from undertorch.steps.record.inside import INSIDE
 from undertorch.steps.record.patching import put_back, undone_by
 from undertorch.steps.record.phases import mark
 from undertorch.steps.record.places import Places
-from undertorch.steps.record.run import INSIDE, Watch
+from undertorch.steps.record.run import Watch
 
 
 class StepComplete(BaseException):

@@ -22,7 +22,12 @@ def undone_by(undo: Callable[[], object]) -> None:
     _undo.append(undo)
 
 
-def put_back() -> None:
-    """Undoes every change, the last first."""
-    while _undo:
+def changes() -> int:
+    """How many are made."""
+    return len(_undo)
+
+
+def put_back(but: int = 0) -> None:
+    """Undoes every change, the last first, but so many of the first."""
+    while len(_undo) > but:
         _undo.pop()()

@@ -1,8 +1,7 @@
 """Puts the parts together in the process that runs the script."""
 
-import importlib.util
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from undertorch.steps.record.facts import Facts
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.functions import Functions
 from undertorch.steps.record.guard import Guard
+from undertorch.steps.record.inside import INSIDE
 from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.overlay import saving
@@ -38,21 +38,6 @@ from undertorch.steps.record.substitutes import substitute
 from undertorch.steps.record.tape import Cut, Tape
 from undertorch.steps.record.to_host import ToHost
 from undertorch.steps.record.values import Values
-
-PLUMBING = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "triton")
-"""Packages that call what the user wrote: the loop or the launcher around it, not the model."""
-
-
-def folders(packages: Iterable[str]) -> Iterator[Path]:
-    """Where packages are installed, those that are."""
-    for package in packages:
-        spec = importlib.util.find_spec(package)
-        if spec is not None:
-            yield from map(Path, spec.submodule_search_locations or ())
-
-
-INSIDE = (Path(torch.__file__).parent, Path(undertorch.__file__).parent, *folders(PLUMBING))
-"""Folders whose frames are not the user's."""
 
 ON_CUDA = 'put its model and its batches on the GPU (.to("cuda")), or give it the arguments with which it does so.'
 

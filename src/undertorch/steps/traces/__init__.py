@@ -1,6 +1,7 @@
 """Other people's traces: what torch.profiler wrote down of a run, read as a Step."""
 
-from undertorch.steps.traces.reading import BadTrace, is_trace
-from undertorch.steps.traces.step import see_trace
+from undertorch.steps.traces.errors import BadTrace
+from undertorch.steps.traces.reading import is_trace
+from undertorch.steps.traces.step import SeenTrace, see_rank, see_trace
 
-__all__ = ["BadTrace", "is_trace", "see_trace"]
+__all__ = ["BadTrace", "SeenTrace", "is_trace", "see_rank", "see_trace"]

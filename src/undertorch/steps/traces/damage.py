@@ -1,9 +1,14 @@
 """Events whose times cannot be: they are left out of a trace, and where they are many, so is the trace."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Event, Is
+
+Array = np.ndarray[Any, Any]
 
 LONGEST_US = 24 * 3600 * 1e6
 """A day: no profiler holds more in memory. What lasts longer, or lies further from the others, is a wrong number."""
@@ -28,20 +33,19 @@ CALLED = {
 }
 
 
-def parted(events: Iterable[Event]) -> tuple[list[Event], list[Event]]:
-    """The events that last, those whose times can be and those whose times cannot, in the order of the file.
+def middle(starts: Array) -> float:
+    """The start that half of the events lie before; 0 where there is none. NaN is no start."""
+    known = starts[~np.isnan(starts)]
+    return float(np.partition(known, len(known) // 2)[len(known) // 2]) if len(known) else 0.0
 
-    They cannot where the start or the duration is missing (NaN is read as that), the duration is negative, or either is
-    a day or more away from what others have.
+
+def can_be(start: Any, lasts: Any, middle: float) -> Any:
+    """Whether an event's times can be, of one or of an array of them.
+
+    They cannot where the start or the duration is missing (NaN), the duration is negative, or either is a day or more
+    away from what others have.
     """
-    lasting = [event for event in events if event.ph == "X" and kind(event) is not None]
-    starts = sorted(event.ts for event in lasting if event.ts is not None)
-    middle = starts[len(starts) // 2] if starts else 0.0
-    sound: list[Event] = []
-    damaged: list[Event] = []
-    for event in lasting:
-        (sound if _can_be(event, middle) else damaged).append(event)
-    return sound, damaged
+    return (lasts >= 0) & (lasts <= LONGEST_US) & (abs(start - middle) <= LONGEST_US)
 
 
 def kind(event: Event) -> Is | None:
@@ -49,24 +53,22 @@ def kind(event: Event) -> Is | None:
     return CATEGORIES.get(event.cat or "")
 
 
-def _can_be(event: Event, middle: float) -> bool:
-    if event.ts is None or event.dur is None:
-        return False
-    return 0 <= event.dur <= LONGEST_US and abs(event.ts - middle) <= LONGEST_US
+def why_not_trusted(
+    sound: Mapping[Is, int], damaged: Mapping[Is, int], steps: Sequence[str], no_time: bool
+) -> str | None:
+    """Why no step can be read from what is left; None where one can.
 
-
-def why_not_trusted(sound: Sequence[Event], damaged: Sequence[Event]) -> str | None:
-    """Why no step can be read from what is left; None where one can."""
-    step = next((one.name for one in damaged if kind(one) is Is.RANGE and one.name.startswith("ProfilerStep")), None)
-    if step is not None:
-        return f"the times of {step} cannot be, so what belongs to which step is not known"
+    `sound` and `damaged` count events by kind; `steps` names those of the damaged that are steps; `no_time`: no sound
+    kernel lasts.
+    """
+    if steps:
+        return f"the times of {steps[0]} cannot be, so what belongs to which step is not known"
     for kinds, what in ((ON_GPU, "that ran on the GPU"), (ON_CPU, "of the calls and launches")):
-        wrong, right = (sum(kind(event) in kinds for event in some) for some in (damaged, sound))
+        wrong, right = (sum(some[kind] for kind in kinds) for some in (damaged, sound))
         if wrong > MOST * (wrong + right):
             return f"the times of {wrong:,} of {wrong + right:,} events {what} cannot be"
-    kernels = [event for event in sound if kind(event) is Is.KERNEL]
-    if kernels and not any(event.dur for event in kernels):
-        return f"each of its {len(kernels):,} kernels lasts 0 µs"
+    if sound[Is.KERNEL] and no_time:
+        return f"each of its {sound[Is.KERNEL]:,} kernels lasts 0 µs"
     return None
 
 

@@ -5,6 +5,7 @@ decoded; everything else in the file (the machine's environment among it) is ski
 """
 
 from enum import Enum, auto
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -83,6 +84,15 @@ class Args(msgspec.Struct, kw_only=True, gc=False):
     """Bytes alive after an allocation, as torch's allocator counts them."""
     device_type: Count = msgspec.field(name="Device Type", default=None)
     """0 is the CPU."""
+    collective: str | None = msgspec.field(name="Collective name", default=None)
+    """This and what follows describe a collective; names as torch/csrc/profiler/util.h has them."""
+    elements: Count = msgspec.field(name="In msg nelems", default=None)
+    element_type: str | None = msgspec.field(name="dtype", default=None)
+    group: str | None = msgspec.field(name="Process Group Name", default=None)
+    group_number: Count = msgspec.field(name="Process Group ID", default=None)
+    """The same, before torch 2.2."""
+    group_ranks: str | list[int] | None = msgspec.field(name="Process Group Ranks", default=None)
+    group_sequence: Count = msgspec.field(name="Seq", default=None)
 
 
 class Event(msgspec.Struct, kw_only=True, gc=False):
@@ -106,20 +116,38 @@ class Device(msgspec.Struct, kw_only=True, gc=False):
     name: str = ""
 
 
-class File(msgspec.Struct, kw_only=True, gc=False):
-    """The whole file."""
+class Distributed(msgspec.Struct, kw_only=True, gc=False):
+    """Which rank of how many recorded the file."""
 
-    events: list[Event] | None = msgspec.field(name="traceEvents", default=None)
+    rank: int | None = None
+    world_size: int | None = None
+
+
+class Head(msgspec.Struct, kw_only=True, gc=False):
+    """What a file says beside its events."""
+
     devices: list[Device] = msgspec.field(name="deviceProperties", default_factory=list)
     schema: Any = msgspec.field(name="schema", default=None)
     """Of a Step that undertorch wrote, which is no trace."""
     cuda: int | None = msgspec.field(name="cuda_runtime_version", default=None)
     hip: int | None = msgspec.field(name="hip_runtime_version", default=None)
     driver: int | None = msgspec.field(name="cuda_driver_version", default=None)
+    distributed: Distributed | None = msgspec.field(name="distributedInfo", default=None)
+
+
+class File(Head, kw_only=True, gc=False):
+    """A file, or a piece of one."""
+
+    events: list[Event] | None = msgspec.field(name="traceEvents", default=None)
+
+
+DIGITS = 20
+"""Of the largest number of 64 bits."""
 
 
 def number(value: Count) -> int | None:
-    """Of a field that some versions write as text; None where it is absent or no number."""
+    """Of a field that some versions write as text; None where it is absent or no number that 64 bits can be."""
     if isinstance(value, str):
-        return int(value) if value.strip().isdigit() else None
-    return None if value is None else int(value)
+        digits = value.strip()
+        return int(digits) if digits.isdecimal() and len(digits) <= DIGITS else None
+    return int(value) if isinstance(value, int | float) and isfinite(value) else None

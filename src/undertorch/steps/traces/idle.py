@@ -1,9 +1,9 @@
 """Why the GPU waited, where the CPU's timeline tells."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from undertorch.records import Idle, IdleCause
+from undertorch.records import Idle, IdleCause, Where
 from undertorch.steps.traces.fields import Is
 from undertorch.steps.traces.joining import Joined, place
 from undertorch.steps.traces.reading import Seen
@@ -19,15 +19,17 @@ AT_ONCE_US = 1.0
 """A launch that returned no later than this before the GPU fell idle was not waited for."""
 
 
-def idle_times(joined: Joined, window: Window) -> dict[int, Idle]:
+def idle_times(
+    joined: Joined, window: Window, line_of: Callable[[Seen], Where | None] = lambda one: place(one).where
+) -> dict[int, Idle]:
     """Each interval of the window in which nothing ran, with its cause and the line that caused it, in order.
 
-    By the identity of the event that came next.
+    By the identity of the event that came next. `line_of` tells the line of an event on the CPU.
     """
     waits = [one for one in joined.trace.on_cpu if one.kind is Is.LAUNCH and WAITS.match(one.name)]
     loads = [one for one in joined.trace.on_cpu if one.name.startswith(LOADER)]
     return {
-        id(following): _idle(joined, window, begin, following, waits, loads)
+        id(following): _idle(joined, window, begin, following, waits, loads, line_of)
         for begin, following in _gaps(window.on_gpu, window.start)
     }
 
@@ -41,13 +43,21 @@ def _gaps(on_gpu: Iterable[Seen], start: float) -> Iterator[tuple[float, Seen]]:
         covered = max(covered, event.end)
 
 
-def _idle(joined: Joined, window: Window, begin: float, following: Seen, waits: list[Seen], loads: list[Seen]) -> Idle:
+def _idle(
+    joined: Joined,
+    window: Window,
+    begin: float,
+    following: Seen,
+    waits: list[Seen],
+    loads: list[Seen],
+    line_of: Callable[[Seen], Where | None],
+) -> Idle:
     cause, owed = _cause(joined, begin, following, waits, loads)
     return Idle(
         start_us=begin - window.start,
         time_us=following.start - begin,
         cause=cause,
-        where=None if owed is None else place(owed).where,
+        where=None if owed is None else line_of(owed),
     )
 
 

@@ -26,8 +26,11 @@ class Row:
     library: str
 
 
+COLLECTIVE = r"nccl|rccl"
+"""Is in the names of the kernels of NCCL and RCCL."""
+
 ROWS = (
-    Row(pattern=r"nccl|rccl", kind=Kind.COLLECTIVE, library="NCCL"),
+    Row(pattern=COLLECTIVE, kind=Kind.COLLECTIVE, library="NCCL"),
     # Inductor: the first letters of the kind of loop, then what was fused (torch/_inductor/codegen/triton.py).
     Row(pattern=r"^triton_tem_\w*(attention|sdpa)", kind=Kind.ATTENTION, library="Inductor"),
     Row(pattern=r"^triton_tem_\w*convolution", kind=Kind.CONVOLUTION, library="Inductor"),

@@ -1,26 +1,25 @@
-"""From a file to the events of a trace: unpacked, decoded, mended where it can be, otherwise refused in a sentence."""
+"""From a file to the events of a trace, or of one of its steps."""
 
-import gzip
-import zlib
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import msgspec
 
-from undertorch.steps.traces import damage
-from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Event, File, Is, number
-from undertorch.steps.traces.mending import mended
+from undertorch.steps.traces.damage import can_be
+from undertorch.steps.traces.decoding import decoded
+from undertorch.steps.traces.errors import BadTrace
+from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Event, File, Head, Is, number
+from undertorch.steps.traces.overview import Overview, correlation_of, look_over
+from undertorch.steps.traces.pieces import GZIP, again
+from undertorch.steps.traces.windows import Extent
 
-GZIP = b"\x1f\x8b"
-TRUNCATED = "truncated"
-"""Is in msgspec's message about data that ends too early."""
+__all__ = ["BadTrace", "Seen", "Trace", "is_trace", "read"]
+
 SUFFIXES = (".json", ".json.gz", ".gz")
 
-
-class BadTrace(Exception):
-    """A file that is no trace, or one that no step can be read from, said in one sentence."""
+NO_ARGS = Args()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -60,10 +59,17 @@ class Trace:
     gpu_name: str | None
     """As the driver calls it."""
     versions: dict[str, str]
+    rank: int | None
+    """Of the process that wrote it; None where it does not say."""
+    world_size: int | None
     repaired: int
     """Places in the text that were mended."""
     damaged: tuple[Event, ...]
     """Events that were left out, as their times cannot be."""
+    twice: int = 0
+    """Events on the GPU that were left out, as each is there once more."""
+    cut: int = 0
+    """Events on the GPU that were cut where the next on their stream begins: see `windows.cut`."""
 
 
 def is_trace(path: Path) -> bool:
@@ -77,120 +83,103 @@ def is_trace(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> Trace:
-    """Raises BadTrace."""
-    name = str(path)
-    file, repaired = _decoded(_unpacked(path), name)
-    if file.events is None:
-        if file.schema is not None:
-            raise BadTrace(f"{name} is a step that undertorch wrote, and no trace; `undertorch compare` reads those.")
-        raise BadTrace(f"{name} is JSON without traceEvents, so it is no trace of torch.profiler.")
-    sound, damaged = damage.parted(file.events)
-    why = damage.why_not_trusted(sound, damaged)
-    if why is not None:
-        raise BadTrace(f"{name} is damaged: {why}; record it anew.")
-    seen = [one for event in sound if (one := _seen(event)) is not None]
-    on_gpu = sorted((one for one in seen if one.kind in ON_GPU), key=lambda one: one.start)
-    if not on_gpu:
-        raise BadTrace(
-            f"{name} holds nothing that ran on a GPU; record it with activities=[ProfilerActivity.CPU, "
-            "ProfilerActivity.CUDA] where there is one."
-        )
-    device = _only_device(on_gpu, name)
-    on_cpu = sorted((one for one in seen if one.kind not in ON_GPU), key=lambda one: (one.start, -one.end))
-    _only_process(on_cpu, name)
+def read(path: Path, step: Extent | None = None, overview: Overview | None = None) -> Trace:
+    """All of a file; or of one of its steps what ran on the GPU for it, and what the CPU did meanwhile.
+
+    Raises BadTrace. `overview` is that of the file, where it was looked over already.
+    """
+    known = look_over(path) if overview is None else overview
+    since, until = (-inf, inf) if step is None else (step.since, step.until)
+    own = None if step is None else known.on_gpu(step)
+    decoder = msgspec.json.Decoder(File, strict=False)
+    seen: list[Seen] = []
+    negative = 0
+    damaged: list[Event] = []
+    allocations: list[tuple[float, int]] = []
+    wanted = [first <= until and last >= since for first, last in known.spans]
+    for piece in again(path, known.pieces, wanted):
+        file, _ = decoded(piece, decoder, known.name)
+        for event in file.events or ():
+            kind = CATEGORIES.get(event.cat or "")
+            if kind is Is.MEMORY:
+                allocations += _allocation(event, since, until)
+            elif kind is not None and event.ph == "X":
+                if event.ts is None or event.dur is None or not can_be(event.ts, event.dur, known.middle):
+                    damaged.append(event)
+                elif event.ts <= until and event.ts + event.dur >= since and _belongs(event, kind, own):
+                    negative += _unknown_where_negative(event)
+                    seen.append(_seen(event, kind, event.ts, known.lasts(event.ts, event.dur, event.args, kind)))
+    on_cpu = [one for one in seen if one.kind not in ON_GPU]
+    # The profiler may write a buffer twice. A stream runs one after the other: these are no two.
+    on_gpu = {
+        (one.thread, one.args.stream, one.start, one.lasts, one.correlation, one.name): one
+        for one in seen
+        if one.kind in ON_GPU
+    }
     return Trace(
-        name=name,
-        on_gpu=tuple(on_gpu),
-        on_cpu=tuple(on_cpu),
-        allocations=tuple(_allocations(file.events)),
-        device=device,
-        gpu_name=next((each.name for each in file.devices if each.id == device and each.name), None),
-        versions=_versions(file),
-        repaired=repaired,
+        name=known.name,
+        on_gpu=tuple(sorted(on_gpu.values(), key=lambda one: one.start)),
+        on_cpu=tuple(sorted(on_cpu, key=lambda one: (one.start, -one.end))),
+        allocations=tuple(allocations),
+        device=known.device,
+        gpu_name=next((each.name for each in known.head.devices if each.id == known.device and each.name), None),
+        versions=_versions(known.head),
+        rank=known.rank,
+        world_size=None if known.head.distributed is None else known.head.distributed.world_size,
+        repaired=known.repaired + negative,
         damaged=tuple(damaged),
+        twice=len(seen) - len(on_cpu) - len(on_gpu),
+        cut=sum((one.start, correlation_of(one.args.correlation)) in known.cuts for one in on_gpu.values()),
     )
 
 
-def _seen(event: Event) -> Seen | None:
-    kind = damage.kind(event)
-    if kind is None or event.ts is None or event.dur is None:
-        return None
+def _unknown_where_negative(event: Event) -> bool:
+    """Whether a size of a launch was, which no size can be; it is no longer said then."""
+    args, found = event.args, False
+    if args is not None:
+        for field in ("registers", "shared", "bytes", "size"):
+            if (number_of := getattr(args, field)) is not None and (_negative(number_of)):
+                setattr(args, field, None)
+                found = True
+        for field in ("grid", "block"):
+            sizes = getattr(args, field)
+            if isinstance(sizes, list) and any(size < 0 for size in sizes):
+                setattr(args, field, None)
+                found = True
+    return found
+
+
+def _negative(value: Count) -> bool:
+    return value.strip().startswith("-") if isinstance(value, str) else value is not None and value < 0
+
+
+def _belongs(event: Event, kind: Is, own: frozenset[tuple[float, int]] | None) -> bool:
+    """Whether it ran on the GPU for the step that is read, if on the GPU."""
+    if own is None or kind not in ON_GPU:
+        return True
+    return (event.ts, correlation_of(None if event.args is None else event.args.correlation)) in own
+
+
+def _seen(event: Event, kind: Is, start: float, lasts: float) -> Seen:
     return Seen(
         kind=kind,
         name=event.name,
-        start=event.ts,
-        end=event.ts + event.dur,
-        lasts=event.dur,
+        start=start,
+        end=start + lasts,
+        lasts=lasts,
         thread=(event.pid, event.tid),
-        args=event.args or Args(),
+        args=event.args or NO_ARGS,
     )
 
 
-def _unpacked(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadTrace(f"{path} cannot be read: {error.strerror}.") from error
-    if not data.startswith(GZIP):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadTrace(f"{path} is damaged: its compressed data is cut off or wrong; copy it anew.") from error
+def _allocation(event: Event, since: float, until: float) -> Iterator[tuple[float, int]]:
+    if event.args is not None and event.ts is not None and since <= event.ts <= until:
+        alive, device_type = number(event.args.allocated), number(event.args.device_type)
+        if alive is not None and device_type:
+            yield event.ts, alive
 
 
-def _decoded(data: bytes, name: str) -> tuple[File, int]:
-    """The file, and how many places of its text were mended."""
-    decoder = msgspec.json.Decoder(File | list[Event], strict=False)
-    repaired = 0
-    try:
-        try:
-            file = decoder.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if isinstance(error, msgspec.ValidationError) or TRUNCATED in str(error):
-                raise
-            data, repaired = mended(data)
-            file = decoder.decode(data)
-    except msgspec.ValidationError as error:
-        raise BadTrace(f"{name} is JSON, but no trace of torch.profiler: {error}.") from error
-    except RecursionError as error:
-        raise BadTrace(f"{name} is JSON that nests deeper than any trace of torch.profiler.") from error
-    except msgspec.DecodeError as error:
-        why = "it ends in the middle" if TRUNCATED in str(error) else str(error)
-        raise BadTrace(f"{name} is no trace that can be read: {why}.") from error
-    return (File(events=file), repaired) if isinstance(file, list) else (file, repaired)
-
-
-def _only_device(on_gpu: Iterable[Seen], name: str) -> int:
-    devices = Counter(number(one.args.device) for one in on_gpu)
-    if len(devices) > 1:
-        numbers = ", ".join(str(device) for device in sorted(devices, key=str))
-        raise BadTrace(
-            f"{name} holds what ran on {len(devices)} GPUs ({numbers}), and a step is shown for one; "
-            "export a trace of each rank."
-        )
-    return next(iter(devices)) or 0
-
-
-def _only_process(on_cpu: Iterable[Seen], name: str) -> None:
-    processes = {one.thread[0] for one in on_cpu if one.kind is Is.LAUNCH}
-    if len(processes) > 1:
-        raise BadTrace(
-            f"{name} holds {len(processes)} processes that launched kernels, and a step is shown for one; "
-            "export a trace of each rank."
-        )
-
-
-def _allocations(events: Iterable[Event]) -> Iterable[tuple[float, int]]:
-    for event in events:
-        if CATEGORIES.get(event.cat or "") is Is.MEMORY and event.args is not None:
-            alive, device_type = number(event.args.allocated), number(event.args.device_type)
-            if event.ts is not None and alive is not None and device_type:
-                yield event.ts, alive
-
-
-def _versions(file: File) -> dict[str, str]:
+def _versions(file: Head) -> dict[str, str]:
     """CUDA writes 1000 · major + 10 · minor (CUDART_VERSION), HIP 10⁷ · major + 10⁵ · minor + patch (HIP_VERSION)."""
     versions = {}
     if file.cuda:

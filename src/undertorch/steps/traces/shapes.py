@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 import msgspec
@@ -54,6 +55,12 @@ SCALAR_TYPES = {
 }
 """Torch's dtypes by their number, as which a `dtype` argument is written (c10/core/ScalarType.h)."""
 
+LISTS = frozenset({"TensorList", "GenericList", "OptionalTensorList"})
+"""What the profiler calls lists of tensors."""
+
+MOST = 2**48
+"""Elements of a tensor, by its sizes, and what is beyond is damaged: no GPU has the memory by far."""
+
 META_FAILS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError)
 """What a call on meta tensors raises that cannot run there, or that was not described in full."""
 
@@ -62,12 +69,22 @@ class NotDescribed(Exception):
     """The trace does not say enough of a call."""
 
 
-def described(call: Seen) -> tuple[str, tuple[Argument, ...], tuple[TensorRef | None, ...]] | None:
-    """Overload, arguments and results of a call; None where the trace or torch does not know them."""
+Listed = tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
+"""The tensors of a list: dtype, shape and strides of each."""
+
+
+def described(
+    call: Seen, lists: tuple[Listed, ...] = ()
+) -> tuple[str, tuple[Argument, ...], tuple[TensorRef | None, ...]] | None:
+    """Overload, arguments and results of a call; None where the trace or torch does not know them.
+
+    `lists`: what the arguments hold that are lists of tensors, where that is known from elsewhere.
+    """
     args = call.args
     if not bytes(args.shapes) or not bytes(args.types) or "::" not in call.name or find_spec("torch") is None:
         return None
-    return _described(call.name, *(bytes(raw) for raw in _columns(args)))
+    types, shapes, strides, values = (bytes(raw) for raw in _columns(args))
+    return _described(call.name, types, shapes, strides, values, lists)
 
 
 def _columns(args: Args) -> Iterable[msgspec.Raw]:
@@ -76,24 +93,58 @@ def _columns(args: Args) -> Iterable[msgspec.Raw]:
 
 @cache
 def _described(
-    name: str, types: bytes, shapes: bytes, strides: bytes, values: bytes
+    name: str, types: bytes, shapes: bytes, strides: bytes, values: bytes, lists: tuple[Listed, ...]
 ) -> tuple[str, tuple[Argument, ...], tuple[TensorRef | None, ...]] | None:
-    kinds = json.loads(types)
-    columns = [json.loads(column) if column else [None] * len(kinds) for column in (shapes, strides, values)]
-    if any(len(column) != len(kinds) for column in columns):
-        return None
     try:
+        kinds, *columns = _decoded(types, shapes, strides, values)
         given = [_value(index, *each) for index, each in enumerate(zip(kinds, *columns, strict=True))]
+        given = _with_lists(kinds, columns[0], given, lists)
         overload, arguments = _named(name, given)
         return overload, arguments, _results(name, overload, arguments)
     except NotDescribed:
         return None
 
 
+def _decoded(types: bytes, *columns: bytes) -> tuple[list[Any], ...]:
+    """The columns, one entry an argument each; of types, shapes, strides and values. Raises NotDescribed where they are
+    not what a profiler writes."""
+    try:
+        kinds = json.loads(types)
+        if not isinstance(kinds, list):
+            raise NotDescribed("types that are no list")
+        shapes, strides, values = (json.loads(column) if column else [None] * len(kinds) for column in columns)
+    except (ValueError, RecursionError) as error:
+        raise NotDescribed("a column that cannot be read") from error
+    for column, sound in ((kinds, _is_text), (shapes, _are_sizes), (strides, _are_sizes), (values, _is_value)):
+        if not isinstance(column, list) or len(column) != len(kinds) or not all(map(sound, column)):
+            raise NotDescribed("a column of another shape than profilers write")
+    return kinds, shapes, strides, values
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_value(value: Any) -> bool:
+    """Profilers write all as text; older ones numbers as numbers."""
+    return value is None or isinstance(value, str | int | float)
+
+
+def _are_sizes(value: Any) -> bool:
+    """Of a tensor, or of each tensor of a list."""
+    if value is None:
+        return True
+    if not isinstance(value, list):
+        return False
+    if value and all(isinstance(one, list) for one in value):
+        return all(_are_sizes(one) and not any(isinstance(size, list) for size in one) for one in value)
+    return all(type(size) is int and size >= 0 for size in value) and prod(max(size, 1) for size in value) < MOST
+
+
 def _value(index: int, kind: str, shape: Any, strides: Any, value: Any) -> Value:
     """One argument, by position. Raises NotDescribed."""
-    if kind in {"TensorList", "GenericList"}:
-        raise NotDescribed(f"{kind}: the profiler leaves out the dtypes of its tensors")
+    if kind in LISTS:
+        return None  # filled in by _with_lists
     if kind in DTYPES and (shape or strides is None or not value):
         return _tensor(index, DTYPES[kind], tuple(shape or ()), strides)
     if value in (None, ""):
@@ -105,6 +156,26 @@ def _value(index: int, kind: str, shape: Any, strides: Any, value: Any) -> Value
     except json.JSONDecodeError:
         return str(value)
     return tuple(found) if isinstance(found, list) else found
+
+
+def _with_lists(kinds: list[str], shapes: list[Any], given: list[Value], lists: tuple[Listed, ...]) -> list[Value]:
+    """With the lists of tensors, of which the profiler leaves out the dtypes, and of long ones all. Raises NotDescribed
+    where they are not known.
+    """
+    places = [place for place, kind in enumerate(kinds) if kind in LISTS]
+    same = all(
+        not shapes[place] or [list(shape) for _, shape, _ in tensors] == shapes[place]
+        for place, tensors in zip(places, lists, strict=False)
+    )
+    if len(places) != len(lists) or not same:
+        raise NotDescribed("the profiler leaves out the dtypes of a list's tensors")
+    filled = list(given)
+    for place, tensors in zip(places, lists, strict=True):
+        filled[place] = tuple(
+            _tensor(1000 * (place + 2) + each, dtype, shape, list(strides))
+            for each, (dtype, shape, strides) in enumerate(tensors)
+        )
+    return filled
 
 
 def _tensor(index: int, dtype: str, shape: tuple[int, ...], strides: Any) -> TensorRef:
@@ -143,7 +214,8 @@ def _fits(declared: Any, value: Value) -> bool:
         # A number where a tensor may stand travels as a tensor of no dimensions.
         return "Tensor" in kind and "List" not in kind
     if isinstance(value, tuple):
-        return "List" in kind and "Tensor" not in kind
+        of_tensors = any(isinstance(one, TensorRef) for one in value)
+        return "List" in kind and (not value or of_tensors == ("Tensor" in kind))
     return "List" not in kind and "Tensor" not in kind
 
 
@@ -169,6 +241,8 @@ def _results(name: str, overload: str, arguments: tuple[Argument, ...]) -> tuple
     for one, given in zip(declared, arguments, strict=True):
         if one.alias_info is not None and one.alias_info.is_write and isinstance(given.value, TensorRef):
             return (given.value,)
+        if one.alias_info is not None and one.alias_info.is_write and isinstance(given.value, tuple):
+            return tuple(value for value in given.value if isinstance(value, TensorRef))
     positional = [_meta(given.value) for one, given in zip(declared, arguments, strict=True) if not one.kwarg_only]
     named = {
         given.name: _dtype(given.value) if given.name == "dtype" else _meta(given.value)
@@ -195,7 +269,7 @@ def _meta(value: Value) -> Any:
 
     if isinstance(value, TensorRef):
         return torch.empty_strided(value.shape, value.strides, dtype=getattr(torch, value.dtype), device="meta")
-    return list(value) if isinstance(value, tuple) else value
+    return [_meta(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _from_meta(storage: int, made: Any) -> TensorRef | None:

@@ -16,6 +16,7 @@ from undertorch.records import (
     Idle,
     IdleCause,
     Kernel,
+    Kind,
     Launch,
     Memory,
     Op,
@@ -23,18 +24,22 @@ from undertorch.records import (
     Phase,
     Step,
 )
+from undertorch.records.ranks import RankedStep
 from undertorch.records.totals import shares_us
+from undertorch.steps.ranks.intervals import Union
 from undertorch.steps.traces import kernels
 from undertorch.steps.traces.bounds import bound
+from undertorch.steps.traces.collectives import collectives
 from undertorch.steps.traces.damage import left_out
 from undertorch.steps.traces.fields import Is, number
 from undertorch.steps.traces.idle import idle_times
 from undertorch.steps.traces.joining import NODE, Joined, Place, backward_place, join, node_of
 from undertorch.steps.traces.nesting import nest
+from undertorch.steps.traces.overview import Overview, look_over
 from undertorch.steps.traces.phases import Landmarks, landmarks, phase_of
 from undertorch.steps.traces.reading import BadTrace, Seen, Trace, read
 from undertorch.steps.traces.shapes import described
-from undertorch.steps.traces.windows import Window, median, numbered, windows
+from undertorch.steps.traces.windows import OVERRUN_US, Extent, Window, median, numbered, window
 
 LAUNCHES = ("LaunchKernel", "ModuleLaunch", "LaunchCooperative")
 """Are in the names of the runtime's and the driver's calls that launch one kernel each."""
@@ -43,18 +48,62 @@ WORTH_A_CAUTION = 0.05
 """Share of the step that the GPU waits for launches, from which on it is worth a word that the profiler slows them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTrace:
+    """A step of a trace."""
+
+    step: Step
+    gpu: Gpu
+    """Its sheet."""
+    ranked: RankedStep | None
+    """The same as one of several ranks'; None where the trace does not say which rank it is of."""
+
+
 def see_trace(path: Path, gpu: Gpu | None = None, step: int | None = None) -> tuple[Step, Gpu]:
     """A step of a trace, and the sheet of its GPU: `gpu`, or the one that the trace names.
 
     `step` is the number that profiler.step() gave it; without one it is the step of median length. Raises BadTrace.
     """
-    trace = read(path)
+    seen = see_rank(path, gpu, step)
+    return seen.step, seen.gpu
+
+
+def see_rank(
+    path: Path, gpu: Gpu | None = None, step: int | None = None, beside: RankedStep | None = None
+) -> SeenTrace:
+    """The same, with what joins it to other ranks' steps.
+
+    `beside` is the step of another rank: of a trace of the same run it is this step that is shown, where it is there
+    and no other is asked for. Raises BadTrace.
+    """
+    overview = look_over(path)
+    chosen = _chosen(overview, step, beside)
+    trace = read(path, chosen, overview)
     sheet = _sheet(trace) if gpu is None else gpu
     nest(trace.on_cpu)
     joined = join(trace)
-    every = windows(joined)
-    window = median(every) if step is None else numbered(every, step, trace.name)
-    return _step(joined, window, every, step is None, sheet), sheet
+    shown = window(chosen, trace.on_gpu)
+    found = _step(joined, shown, overview.steps, step is None and beside is None, sheet)
+    ranked = None
+    if trace.rank is not None:
+        ranked = RankedStep(
+            rank=trace.rank,
+            step=found,
+            clock_us=shown.start,
+            collectives=collectives(joined, shown.on_gpu),
+            world_size=trace.world_size,
+        )
+    return SeenTrace(step=found, gpu=sheet, ranked=ranked)
+
+
+def _chosen(overview: Overview, step: int | None, beside: RankedStep | None) -> Extent:
+    if step is not None:
+        return numbered(overview.steps, step, overview.name)
+    if beside is not None and overview.rank not in (None, beside.rank):
+        same = [one for one in overview.steps if one.number == beside.step.environment.step]
+        if same:
+            return same[0]
+    return median(overview.steps)
 
 
 def _sheet(trace: Trace) -> Gpu:
@@ -80,7 +129,7 @@ class _Calls:
     """Whether every known line is the one that ran."""
 
 
-def _step(joined: Joined, window: Window, every: tuple[Window, ...], of_median_length: bool, gpu: Gpu) -> Step:
+def _step(joined: Joined, window: Window, every: tuple[Extent, ...], of_median_length: bool, gpu: Gpu) -> Step:
     trace = joined.trace
     called = [joined.call_of(event) for event in window.on_gpu]
     marks = landmarks(joined, [call for call in called if call is not None])
@@ -258,13 +307,20 @@ def _lost(joined: Joined, window: Window) -> int:
 def _said(
     trace: Trace,
     window: Window,
-    every: tuple[Window, ...],
+    every: tuple[Extent, ...],
     of_median_length: bool,
     calls: _Calls,
     launches: tuple[Launch, ...],
 ) -> Iterable[str]:
     """What the reader has to know of how the trace was read, a sentence each."""
     yield from left_out(trace.damaged)
+    if trace.twice:
+        yield f"{_launches(trace.twice)} stood in the trace twice, the same in all: counted once."
+    if trace.cut:
+        yield (
+            f"Damaged: {_launches(trace.cut)} would last longer than all others of the step together and run over the "
+            "next on the same stream; counted up to where that begins."
+        )
     if len(every) > 1:
         numbers = f"{every[0].number} to {every[-1].number}"
         which = "the one of median length is shown; --step shows another" if of_median_length else "this is one of them"
@@ -274,6 +330,12 @@ def _said(
     if not calls.exact:
         yield "A profiler writes the line of a function's `def`, not the one that ran: functions are told apart."
     yield from _not_recorded(trace, calls, launches)
+    yield from _backward(calls, launches)
+    yield from _communication(launches)
+    yield from _overruns(launches)
+    instant = sum(launch.time_us == 0 for launch in launches)
+    if instant:
+        yield f"{_launches(instant)} of 0 µs: shorter than the profiler's clock tells, or damaged; counted as that."
     unknown = Counter(bool(launch.ops) for launch in launches if launch.kernel.min_bytes is None)
     if unknown[False]:
         have, their = ("has", "its") if unknown[False] == 1 else ("have", "their")
@@ -283,6 +345,44 @@ def _said(
         yield (
             f"Of {_launches(unknown[True])} the bytes and FLOPs are not known: the profiler does not describe lists of "
             "tensors in full, and some calls launch other kernels than undertorch knows of."
+        )
+
+
+def _backward(calls: _Calls, launches: tuple[Launch, ...]) -> Iterable[str]:
+    """A sentence of how many launches of the backward have the forward call that they belong to."""
+    ran = [launch for launch in launches if launch.phase is Phase.BACKWARD and launch.ops]
+    known = sum(calls.ops[launch.ops[0]].forward is not None for launch in ran)
+    if ran:
+        have = "all have" if known == len(ran) else f"{known:,} {'has' if known == 1 else 'have'}"
+        yield f"Of {_launches(len(ran))} in backward {have} the forward call that they belong to."
+
+
+def _communication(launches: tuple[Launch, ...]) -> Iterable[str]:
+    """A sentence of what the collectives take, and what of it other kernels hide."""
+    theirs = [(one.start_us, one.end_us) for one in launches if one.kernel.kind is Kind.COLLECTIVE]
+    others = Union((one.start_us, one.end_us) for one in launches if one.kernel.kind is not Kind.COLLECTIVE)
+    whole = Union(theirs)
+    if theirs:
+        hidden = others.length + whole.length - Union((one.start_us, one.end_us) for one in launches).length
+        yield (
+            f"Communication takes {whole.length / 1e3:,.2f} ms of the step, of which other kernels hide "
+            f"{hidden / 1e3:,.2f} ms."
+        )
+
+
+def _overruns(launches: tuple[Launch, ...]) -> Iterable[str]:
+    """A sentence where launches run into the next one on their stream by more than can be."""
+    begun: dict[tuple[int, int], Launch] = {}
+    over = []
+    for launch in launches:
+        before = begun.get((launch.device, launch.stream))
+        begun[launch.device, launch.stream] = launch
+        if before is not None and before.end_us - launch.start_us > OVERRUN_US:
+            over.append(before.end_us - launch.start_us)
+    if over:
+        yield (
+            f"{_launches(len(over))} ended after the next on the same stream began, by up to {max(over):,.0f} µs: what "
+            "overlaps is counted once."
         )
 
 

@@ -31,7 +31,10 @@ def access(
         origin = block.shared
     if SPACE == LOCAL:
         origin = warp.local
-    start = widen(i64, addresses[first]) + offset + origin
+    start = widen(i64, addresses[first]) + offset
+    if SPACE != HOST:
+        start = start & 0xFFFFFFFF
+    start = start + origin
     if SPACE == LOCAL:
         start = start + widen(i64, first * ctx.local_bytes)
     shape = approve(ctx, warp, site, number, where, start, origin, mask)
@@ -108,6 +111,8 @@ def study(ctx: Context, warp: Warp, site: Site, where: V[i64], start: i64, origi
 def locate(ctx: Context, warp: Warp, addresses: P[A], offset: i64) -> V[i64]:
     """Host addresses of the lanes."""
     out = widen(i64, load(V[A], addresses)) + splat(offset)
+    if SPACE != HOST:
+        out = out & 0xFFFFFFFF
     if SPACE == SHARED:
         block = pointer(Block, warp.block)
         out = out + splat(block.shared)

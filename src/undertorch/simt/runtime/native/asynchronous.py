@@ -21,7 +21,7 @@ def async_copy(
     block = pointer(Block, warp.block)
     targets = array(i64, 32)
     sources = array(i64, 32)
-    store(targets, widen(i64, load(V[T], to)) + splat(to_offset + block.shared))
+    store(targets, ((widen(i64, load(V[T], to)) + splat(to_offset)) & 0xFFFFFFFF) + splat(block.shared))
     store(sources, widen(i64, load(V[S], source)) + splat(source_offset))
     return async_issue(ctx, warp, number, targets, sources, counts, mask, SIZE)
 
@@ -44,7 +44,8 @@ def async_issue(
         count = select(count > size, size, count)
         counts[lane] = count
         wrong = 0
-        if target + widen(i64, size) > widen(i64, ctx.shared_bytes):
+        failed = number
+        if (ctx.shared_bytes < size) or (target > widen(i64, ctx.shared_bytes - size)):
             wrong = 1
         if ((target | origin) & widen(i64, size - 1)) != 0:
             wrong = 2
@@ -53,10 +54,11 @@ def async_issue(
             if not readable(ctx, site + 1, origin, widen(i64, count)):
                 wrong = 1
                 target = origin
+                failed = number + 1
         if wrong != 0:
             ctx.fault = wrong
             ctx.fault_lane = lane
-            ctx.fault_site = number
+            ctx.fault_site = failed
             ctx.fault_warp = warp.index
             ctx.fault_address = target
             return FAULT

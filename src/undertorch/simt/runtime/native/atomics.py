@@ -24,6 +24,7 @@ def atomics(
     if LEVEL > 0:
         count(ctx, warp, site, where, each[trailing_zeros(mask)], mask)
     left = mask
+    exchanged = 0
     while left != 0:
         lane = trailing_zeros(left)
         left = left & (left - 1)
@@ -32,7 +33,10 @@ def atomics(
         if KIND == 0:
             out[lane] = atomic(OP, at, value)
         if KIND == 1:
-            out[lane] = compare_exchange(at, value, b[lane])
+            old = compare_exchange(at, value, b[lane])
+            out[lane] = old
+            if LEVEL > 1:
+                exchanged = exchanged | (select(old == value, widen(i32, 1), widen(i32, 0)) << lane)
         if KIND == 2:
             out[lane] = as_bits(M, atomic(OP, at, as_bits(F, value)))
         if KIND == 3:
@@ -45,6 +49,9 @@ def atomics(
                 out[lane] = as_bits(M, atomic(OP, at, as_bits(F, value)))
             else:
                 out[lane] = add_flushed(at, value)
+    if (LEVEL > 1) and (KIND == 1):
+        event = pointer(Event, ctx.events) + (ctx.event_count - 1)
+        event.count = exchanged
     return GO_ON
 
 

@@ -116,20 +116,17 @@ def reduce(out: P[i32], a: P[i32], mask: i32) -> None:
     store(out, select(lanes(mask), splat(total), load(V[i32], out)))
 
 
-def barrier_result(warp: Warp, out: P[i32], id: i32, mask: i32) -> None:
-    """What bar.red came to. MODE: 0 popc, 1 and, 2 or."""
-    block = pointer(Block, warp.block)
-    barrier = block.barriers + (id & (BARRIERS - 1))
+def barrier_result(warp: Warp, out: P[i32], mask: i32) -> None:
+    """What bar.red came to, as each lane was told when its barrier opened. MODE: 0 popc, 1 and, 2 or."""
+    told = load(V[i32], warp.barrier)
+    count = told & (CAME - 1)
     if MODE == 0:
-        store(out, select(lanes(mask), splat(barrier.result), load(V[i32], out)))
+        store(out, select(lanes(mask), count, load(V[i32], out)))
     else:
-        holds = barrier.result != 0
+        holds = bits(count != splat(widen(i32, 0)))
         if MODE == 1:
-            holds = barrier.result == barrier.members
-        whole = load(i32, out) & ~mask
-        if holds:
-            whole = whole | mask
-        store(out, whole)
+            holds = bits(count * CAME + count == told)
+        store(out, (load(i32, out) & ~mask) | (holds & mask))
 
 
 def trap(ctx: Context, warp: Warp, number: i32, mask: i32) -> i32:

@@ -84,3 +84,18 @@ def note_groups(ctx: Context, warp: Warp, number: i32, kind: i32, back: i32, eve
             group = select(signed_less(group, back), group ^ group, group - back)
         event = row(ctx, warp, number, kind, same)
         event.number = group
+
+
+def note_members(ctx: Context, warp: Warp, number: i32, members: P[i32], mask: i32) -> None:
+    """Member masks that leave out their own lane, or (GONE) name lanes that have ended or never were."""
+    pcs = load(V[i32], warp.pc)
+    gone = widen(i32, 0)
+    if GONE:
+        gone = bits(pcs == splat(widen(i32, EXITED)))
+    asked = load(V[i32], members)
+    own = splat(widen(i32, 1)) << lane_numbers(i32)
+    bad = bits(((asked & splat(gone)) != splat(widen(i32, 0))) | ((asked & own) == splat(widen(i32, 0)))) & mask
+    if bad != 0:
+        event = row(ctx, warp, number, MEMBERS, bad)
+        event.count = gone
+        store(event.addresses, widen(i64, asked))

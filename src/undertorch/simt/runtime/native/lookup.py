@@ -62,13 +62,11 @@ def find(ctx: Context, warp: Warp, site: Site, at: i64, lane: i32, size: i32, sp
             buffer = buffers + n
             if buffer.bytes >= bytes:
                 if (at - buffer.base) <= buffer.bytes - bytes:
-                    if writes != 0:
-                        if (buffer.flags & READ_ONLY) != 0:
-                            return NOWHERE
-                    site.base = buffer.base
-                    site.bytes = buffer.bytes - bytes + 1
-                    site.delta = buffer.virtual - buffer.base
-                    return HOST
+                    if (writes == 0) or ((buffer.flags & READ_ONLY) == 0):
+                        site.base = buffer.base
+                        site.bytes = buffer.bytes - bytes + 1
+                        site.delta = buffer.virtual - buffer.base
+                        return HOST
     block = pointer(Block, warp.block)
     if space != LOCAL:
         if ctx.shared_bytes >= size:

@@ -36,6 +36,8 @@ def start(ctx: Context, block: Block, number: i64) -> None:
         warp.done = 0
         warp.leader = NOBODY
         warp.queued = 0
+        warp.met = 0
+        fill(warp.meeting, 0, 128)
         fill(warp.groups, 0, 128)
 
 
@@ -181,7 +183,26 @@ def leave(ctx: Context, warp: Warp, number: i32, mask: i32) -> i32:
             if barrier.expected == 0:
                 if barrier.arrived >= ctx.threads - block.exited:
                     open_barrier(ctx, warp, number, n)
+            else:
+                stand_in(warp, barrier, n, 0)
+                if barrier.arrived >= barrier.expected:
+                    open_barrier(ctx, warp, number, n)
     return GO_ON
+
+
+def stand_in(warp: Warp, barrier: Barrier, id: i32, arriving: i32) -> None:
+    """A barrier with a count counts whole warps: with the last live lane of a partial one come those it has not.
+
+    (PTX ISA, "bar, barrier": the count is a multiple of the warp size.)
+    """
+    pcs = load(V[i32], warp.pc)
+    live = bits(pcs != splat(widen(i32, EXITED)))
+    waiting = (pcs >= splat(widen(i32, WAITING))) & (load(V[i32], warp.barrier) == splat(id))
+    here = (bits(waiting) & live) | arriving
+    if live != 0:
+        if (here & live) == live:
+            barrier.arrived += 32 - population(live)
+            barrier.absent += 32 - population(live)
 
 
 def barrier_wait(
@@ -220,7 +241,21 @@ def barrier_any(
     left = mask
     while left != 0:
         lane = trailing_zeros(left)
-        id = ids[lane] & (BARRIERS - 1)
+        id = ids[lane]
+        wrong = 0
+        if id >= BARRIERS:
+            wrong = 6
+            ctx.fault_address = widen(i64, id)
+        if has_count != 0:
+            if (counts[lane] == 0) or ((counts[lane] & 31) != 0):
+                wrong = 7
+                ctx.fault_address = widen(i64, counts[lane])
+        if wrong != 0:
+            ctx.fault = wrong
+            ctx.fault_lane = lane
+            ctx.fault_site = number
+            ctx.fault_warp = warp.index
+            return FAULT
         same = bits(load(V[i32], ids) == splat(ids[lane])) & left
         left = left & ~same
         barrier = block.barriers + id
@@ -241,6 +276,8 @@ def barrier_any(
         needed = barrier.expected
         if needed == 0:
             needed = ctx.threads - block.exited
+        else:
+            stand_in(warp, barrier, id, same)
         if barrier.arrived >= needed:
             open_barrier(ctx, warp, number, id)
     return GO_ON
@@ -251,10 +288,10 @@ def open_barrier(ctx: Context, last: Warp, number: i32, id: i32) -> None:
     block = pointer(Block, last.block)
     barrier = block.barriers + id
     if ctx.level > 1:
-        note_barrier(ctx, last, number, OPENED, id, barrier.phase, barrier.arrived, 0)
-    barrier.result = barrier.count
-    barrier.members = barrier.arrived
+        note_barrier(ctx, last, number, OPENED, id, barrier.phase, barrier.arrived - barrier.absent, 0)
+    result = (barrier.arrived - barrier.absent) * CAME + barrier.count
     barrier.arrived = 0
+    barrier.absent = 0
     barrier.count = 0
     barrier.phase += 1
     ctx.progress += 1
@@ -267,6 +304,8 @@ def open_barrier(ctx: Context, last: Warp, number: i32, id: i32) -> None:
             & (load(V[i32], warp.barrier) == splat(id))
         )
         store(warp.pc, select(here, pcs & PC_MASK, pcs))
+        held = load(V[i32], warp.barrier)
+        store(warp.barrier, select(here, splat(result), held))
 
 
 def together(ctx: Context, warp: Warp, members: P[i32], at: i32, mask: i32) -> i32:
@@ -279,6 +318,40 @@ def together(ctx: Context, warp: Warp, members: P[i32], at: i32, mask: i32) -> i
     asked = load(V[i32], members)
     missing = asked & ~splat(mask | gone)
     ready = bits(missing == 0) & mask
+    wait = mask & ~ready
+    if wait != 0:
+        store(warp.pc, select(lanes(wait), splat(at | PARKED), pcs))
+    if ready != 0:
+        warp.tried = 0
+    return ready
+
+
+def synchronised(ctx: Context, warp: Warp, members: P[i32], at: i32, mask: i32, number: i32) -> i32:
+    """As `together`, for bar.warp.sync: the others of a mask may wait at another bar.warp.sync with the same one.
+
+    (PTX ISA, "bar.warp.sync": until all threads of the mask have executed one with the same mask.)
+    """
+    pcs = load(V[i32], warp.pc)
+    gone = bits(pcs == splat(widen(i32, EXITED)))
+    ready = mask & warp.met
+    warp.met = warp.met & ~mask
+    left = mask & ~ready
+    while left != 0:
+        asked = members[trailing_zeros(left)]
+        same = bits(load(V[i32], members) == splat(asked)) & left
+        left = left & ~same
+        elsewhere = bits(load(V[i32], warp.meeting) == splat(asked)) & ~mask
+        if (asked & ~(same | gone | elsewhere)) == 0:
+            ready = ready | same
+            elsewhere = elsewhere & asked
+            warp.met = warp.met | elsewhere
+            if ctx.level > 1:
+                note_step(ctx, warp, number, WARP_SYNC, same | elsewhere)
+            meeting = load(V[i32], warp.meeting)
+            store(warp.meeting, select(lanes(elsewhere | same), splat(widen(i32, 0)), meeting))
+        else:
+            meeting = load(V[i32], warp.meeting)
+            store(warp.meeting, select(lanes(same), splat(asked), meeting))
     wait = mask & ~ready
     if wait != 0:
         store(warp.pc, select(lanes(wait), splat(at | PARKED), pcs))

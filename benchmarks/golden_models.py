@@ -1,0 +1,410 @@
+"""Sees every model of benchmarks/models on a real GPU, and holds what was seen against the same steps unseen.
+
+    python benchmarks/golden_models.py OUT [--quick] [--only NAME…]          (needs CUDA; six minutes on an H200)
+    python benchmarks/golden_models.py OUT --ranks                           (two GPUs)
+
+Each model trains twice, in processes of its own: unseen, and seen by `undertorch see` without --gpu. Written into OUT:
+
+- `golden_models.json`: of each model the step's time unseen and seen, the share of GPU time with a line, by phase,
+  idle, the sum over lines beside the profiler's own total, whether the losses are the same bits, and the aims;
+- `golden_models.json.gz`: of each model every launch (kernel, grid, block, µs, op, line, phase), peak memory, time;
+- `thirty.txt`: thirty kernels taken by a seed, ten of them backward, with their lines, to be judged by hand;
+- `NAME/`: the measurement itself (--quick or --keep), or what went wrong.
+"""
+
+import argparse
+import fcntl
+import gzip
+import importlib.util
+import json
+import multiprocessing
+import os
+import runpy
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections import defaultdict
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from measured_figures import judge, thirty
+
+HERE = Path(__file__).parent
+MODELS = HERE / "models"
+SEED = 20
+"""Of every training."""
+STEPS = 30
+"""More than are measured: undertorch stops the script."""
+UNSEEN_WARM, UNSEEN_TIMED, UNSEEN_LAST = 3, 5, 12
+"""As many steps as undertorch makes, of which as many are timed."""
+TIMEOUT_S = 240
+ALONGSIDE = 3
+"""Processes that import while another trains: one at a time has the GPU."""
+
+
+DETERMINISTIC = "deterministic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One model as it is trained."""
+
+    name: str
+    script: str
+    arguments: str = ""
+    mode: str | None = None
+    """Of torch.compile; None: eager; `deterministic`: eager, by algorithms that give the same bits each time."""
+    quick: bool = False
+
+
+RUNS = (
+    Run(name="gpt2", script="gpt2", quick=True),
+    Run(name="resnet", script="resnet", quick=True),
+    Run(name="gpt2-compile", script="gpt2", mode="default", quick=True),
+    Run(name="gpt2-graphs", script="gpt2", mode="reduce-overhead", quick=True),
+    Run(name="gpt2-captured", script="captured_step", quick=True),
+    Run(name="gpt2-deterministic", script="gpt2", arguments="--layers 4", mode=DETERMINISTIC, quick=True),
+    Run(name="lstm", script="lstm"),
+    Run(name="dlrm", script="dlrm"),
+    Run(name="vit", script="vit"),
+    Run(name="bert", script="bert"),
+    Run(name="moe", script="moe"),
+    Run(name="unet", script="unet"),
+    Run(name="llama", script="llama"),
+    Run(name="llama-8b", script="llama", arguments="--size 8b"),
+)
+
+
+# In the process of a model.
+
+
+def train(folder: str, lock: str, unseen: bool, mode: str, script: str, arguments: list[str]) -> None:
+    """Trains a model, with the GPU to itself, and writes its losses (and unseen its times) into the folder."""
+    import torch
+
+    if mode == DETERMINISTIC:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # one of the two with which cuBLAS gives the same bits
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        # Fused attention adds its gradients in any order, and benchmarked convolutions differ from process to process.
+        for library in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp,
+                        torch.backends.cuda.enable_cudnn_sdp):  # fmt: skip
+            library(False)
+    elif mode:
+        import torch._dynamo
+    held = Path(lock).open("w")  # noqa: SIM115 - until the process ends
+    fcntl.flock(held, fcntl.LOCK_EX)
+    torch.manual_seed(SEED)
+    losses: list[torch.Tensor] = []
+    run = torch.autograd.graph._engine_run_backward
+
+    def kept(outputs: Any, *given: Any, **named: Any) -> Any:
+        losses.append(outputs[0].detach())
+        return run(outputs, *given, **named)
+
+    torch.autograd.graph._engine_run_backward = kept
+    torch.autograd._engine_run_backward = kept
+    watch = Unseen() if unseen else None
+    sys.argv = [script, *arguments]
+    try:
+        if mode and mode != DETERMINISTIC:
+            compiled(script, mode)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    finally:
+        result = {
+            "losses": [loss.double().item().hex() for loss in losses if loss.numel() == 1],
+            "times_us": [] if watch is None else watch.times(),
+            "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
+        }
+        Path(folder, "unseen.json" if unseen else "losses.json").write_text(json.dumps(result))
+
+
+def compiled(script: str, mode: str) -> None:
+    """Runs a script whose model torch.compile compiles."""
+    import torch
+
+    spec = importlib.util.spec_from_file_location("model_to_compile", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    make = module.GPT2
+    module.GPT2 = lambda *given, **named: torch.compile(make(*given, **named), mode=None if mode == "default" else mode)
+    module.main()
+
+
+class Unseen:
+    """Times steps between ends of optimizer steps, as undertorch does, without undertorch."""
+
+    def __init__(self) -> None:
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self._events: list[Any] = []
+        self._ends = 0
+        self._torch = torch
+        register_optimizer_step_post_hook(self._ended)
+
+    def _ended(self, *_: object) -> None:
+        self._ends += 1
+        if self._ends == UNSEEN_WARM:
+            self._torch.cuda.synchronize()
+            self._torch.cuda.reset_peak_memory_stats()
+        if UNSEEN_WARM <= self._ends <= UNSEEN_WARM + UNSEEN_TIMED:
+            event = self._torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append(event)
+        if self._ends == UNSEEN_LAST:
+            sys.exit(0)
+
+    def times(self) -> list[float]:
+        self._torch.cuda.synchronize()
+        return [before.elapsed_time(after) * 1e3 for before, after in zip(self._events, self._events[1:], strict=False)]
+
+
+# In the process that starts the others.
+
+
+def environment() -> dict[str, str]:
+    """With the package importable where it is not installed."""
+    source = str(HERE.parent / "src")
+    path = os.environ.get("PYTHONPATH")
+    # Inductor's account of its kernels is part of the key of its cache: asked for unseen as well, nothing is compiled
+    # twice.
+    return os.environ | {
+        "PYTHONPATH": source if not path else f"{source}{os.pathsep}{path}",
+        "INDUCTOR_PROVENANCE": "2",
+    }
+
+
+def finished(command: list[str], log: Path) -> int:
+    """Runs a command with its output in a file; answers its status. What outlives its time is killed, children too."""
+    with log.open("w") as out:
+        process = subprocess.Popen(command, env=environment(), stdout=out, stderr=out, start_new_session=True)
+        try:
+            return process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
+def command(run: Run, folder: Path, lock: Path, unseen: bool) -> list[str]:
+    """What follows golden_models.py to train a model."""
+    script = str(next(path for folder in (MODELS, HERE) if (path := folder / f"{run.script}.py").exists()))
+    given = ["--train", str(folder), str(lock), "unseen" if unseen else "seen", run.mode or "", script]
+    return [*given, "--steps", str(STEPS), *run.arguments.split()]
+
+
+def train_unseen(run: Run, folder: Path, lock: Path) -> dict[str, Any]:
+    """What the model's process wrote."""
+    finished([sys.executable, __file__, *command(run, folder, lock, unseen=True)], folder / "unseen.log")
+    return json.loads((folder / "unseen.json").read_text())
+
+
+def train_seen(run: Run, folder: Path, lock: Path) -> float:
+    """Leaves the measurement in the folder; answers the seconds it took."""
+    code = (
+        "import sys; from pathlib import Path; from undertorch.steps.measure.spawn import run_measured;"
+        "run_measured(Path(sys.argv[1]), sys.argv[3:], Path(sys.argv[2]))"
+    )
+    begun = time.monotonic()
+    log = folder / "seen.log"
+    given = [__file__, str(folder), *command(run, folder, lock, unseen=False)]
+    status = finished([sys.executable, "-c", code, *given], log)
+    if status:
+        raise RuntimeError(f"seen: status {status}: {log.read_text()[-1500:]}")
+    return time.monotonic() - begun
+
+
+class Report:
+    """What is written as it comes."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._begun = time.monotonic()
+        self.rows: dict[str, dict[str, Any]] = defaultdict(dict)
+        self.goldens: dict[str, dict[str, Any]] = {}
+        self.candidates: list[dict[str, Any]] = []
+        self.failures: dict[str, str] = {}
+        self._writing = threading.Lock()
+
+    def failed(self, name: str, error: BaseException) -> None:
+        self.failures[name] = "".join(traceback.format_exception(error))[-4000:]
+        print(f"FAILED {name}: {error!r}"[:600], flush=True)
+        self.write()
+
+    def write(self) -> None:
+        with self._writing:
+            self._write()
+
+    def _write(self) -> None:
+        rows = [{"model": name, **row} for name, row in list(self.rows.items())]
+        (self._out / "golden_models.json").write_text(
+            json.dumps(
+                {
+                    "name": "golden_models",
+                    "date": datetime.now(UTC).date().isoformat(),
+                    "seconds": round(time.monotonic() - self._begun, 1),
+                    "rows": rows,
+                    "aims": self.aims(),
+                    "failures": self.failures,
+                },
+                indent=1,
+                default=str,
+            )
+        )
+        with gzip.open(self._out / "golden_models.json.gz", "wt") as file:
+            json.dump(
+                {"made": datetime.now(UTC).date().isoformat(), "models": self.goldens}, file, separators=(",", ":")
+            )
+        (self._out / "thirty.txt").write_text(thirty(self.candidates))
+
+    def aims(self) -> list[dict[str, object]]:
+        rows = self.rows.items()
+        seen = [(name, row["with_line"]) for name, row in rows if row.get("with_line") is not None]
+        slower = [
+            (name, statistics.median(row["timed_us"]) / statistics.median(row["unseen_us"]) - 1)
+            for name, row in rows
+            if row.get("timed_us") and row.get("unseen_us")
+        ]
+        sums = [
+            (name, abs(row["kernels_us"] - row["profiler_us"]) / row["profiler_us"])
+            for name, row in rows
+            if row.get("profiler_us")
+        ]
+        losses = [
+            (name, row["losses_same"]) for name, row in rows if name.endswith(DETERMINISTIC) and "losses_same" in row
+        ]
+        return [
+            aim(
+                "share of GPU time with a line, least",
+                "≥ 99.5 %",
+                min(seen, key=lambda x: x[1], default=None),
+                lambda x: x >= 0.995,
+            ),
+            aim(
+                "clean steps while seen against unseen, most",
+                "≤ 2 %",
+                max(slower, key=lambda x: x[1], default=None),
+                lambda x: x <= 0.02,
+            ),
+            aim(
+                "sum over launches against the profiler's total",
+                "equal",
+                max(sums, key=lambda x: x[1], default=None),
+                lambda x: x < 1e-6,
+            ),
+            aim(
+                "losses of deterministic runs seen and unseen, bit for bit",
+                "equal",
+                min(losses, key=lambda x: x[1], default=None),
+                bool,
+            ),
+        ]
+
+
+def aim(what: str, wanted: str, got: tuple[str, Any] | None, holds: Any) -> dict[str, object]:
+    """What was aimed at, and the model that is furthest from it."""
+    return {"what": what, "aim": wanted, "got": got, "holds": got is not None and bool(holds(got[1]))}
+
+
+def same_losses(folder: Path) -> tuple[bool | None, int]:
+    """Whether the losses of the steps that both trainings made are the same bits, and how many they are."""
+    unseen = json.loads((folder / "unseen.json").read_text())["losses"]
+    seen = json.loads((folder / "losses.json").read_text())["losses"]
+    both = min(len(unseen), len(seen))
+    return (None if not both else unseen[:both] == seen[:both]), both
+
+
+def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolExecutor, quick: bool) -> None:
+    """One model, unseen and seen. Its trace is read while the next trains."""
+    folder.mkdir(parents=True, exist_ok=True)
+    row = report.rows[run.name]
+    judged: Future[Any] | None = None
+    try:
+        row["seen_s"] = round(train_seen(run, folder, lock), 1)
+        judged = pool.submit(judge, run.name, run.script, str(folder))
+    except Exception as error:  # a model that fails is listed, and the others go on
+        report.failed(run.name, error)
+    if not quick or run.name in ("gpt2", "gpt2-compile", "gpt2-deterministic"):
+        try:
+            unseen = train_unseen(run, folder, lock)
+            row |= {"unseen_us": unseen["times_us"], "unseen_peak_bytes": unseen["peak_bytes"]}
+            row["losses_same"], row["losses_compared"] = same_losses(folder)
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            report.failed(f"{run.name} unseen", error)
+    try:
+        if judged is not None:
+            figures, kept, candidates = judged.result(timeout=TIMEOUT_S)
+            row |= figures
+            report.goldens[run.name] = kept
+            report.candidates += candidates
+    except Exception as error:
+        report.failed(run.name, error)
+    report.write()
+    print(
+        run.name,
+        {k: row.get(k) for k in ("launches", "with_line", "shares", "step_us", "losses_same", "seen_s", "read_s")},
+        flush=True,
+    )
+
+
+def train_ranks(out: Path) -> None:
+    """Sees the scripts of benchmarks/ranks on two GPUs: the terminal's report, the page and the JSON of each."""
+    for name in ("ddp_gpt", "fsdp_gpt"):
+        folder = out / name
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+        files = ["--json", str(folder / "step.json"), "--page", str(folder / "step.html")]
+        script = [str(HERE / "ranks" / f"{name}.py"), "--steps", str(STEPS)]
+        try:
+            status = finished([*command, "undertorch", "see", *files, *script], folder / "report.txt")
+        except subprocess.TimeoutExpired:
+            status = -1
+        print(name, "status", status, (folder / "report.txt").read_text()[-3000:], flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="GPT-2 (eager, compiled, as CUDA graphs) and ResNet")
+    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
+    parser.add_argument("--ranks", action="store_true", help="two GPUs: DDP and FSDP2 alone")
+    given = parser.parse_args()
+    if given.ranks:
+        train_ranks(given.out)
+        return
+    given.out.mkdir(parents=True, exist_ok=True)
+    runs = [run for run in RUNS if (run.name in given.only if given.only else run.quick or not given.quick)]
+    report = Report(given.out)
+    lock = given.out / "gpu.lock"
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool, ThreadPoolExecutor(ALONGSIDE) as threads:
+        for done in [threads.submit(model, run, given.out / run.name, lock, report, pool, given.quick) for run in runs]:
+            done.result()
+    report.write()
+    for one in report.aims():
+        print("holds" if one["holds"] else "FALLS SHORT", one["what"], one["aim"], one["got"])
+    if not (given.quick or given.keep):
+        for path in given.out.glob("*/trace.json.gz"):
+            if path.parent.name not in " ".join(report.failures):
+                path.unlink()
+        for path in given.out.glob("*/step.json"):
+            path.unlink()
+    print(f"{time.monotonic() - report._begun:.0f} s", list(report.failures))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--train"]:
+        folder, lock, how, mode, script, *arguments = sys.argv[2:]
+        train(folder, lock, how == "unseen", mode, script, arguments)
+    else:
+        main()

@@ -1,0 +1,1 @@
+"""Checks: what a launch told by its events, as Findings."""

@@ -1,0 +1,347 @@
+"""AdamW (Loshchilov and Hutter, 2019) over many tensors in few launches, with clipping folded in and master weights.
+
+Of each parameter p with gradient g, c = min(1, max_norm / (norm + 1e-6)) where a norm is given (1 otherwise), t its own
+step, counted from 1:
+
+    g = c * g;  m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g²
+    p = p * (1 - lr * weight_decay) - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+
+Contract
+    Parameters and gradients of float32, bfloat16 or float16 on CUDA, moments float32; a parameter of a half type may
+    have a float32 master, which is what is updated, and of which the parameter is the rounded copy. Whatever else
+    (float64, the CPU, tensors with gaps) goes through the reference. Gradients are not written to. lr may be a tensor
+    on the GPU; the step counters are tensors there: nothing waits for the GPU and a CUDA graph can hold the whole step.
+    Elementwise, so the same result every time. DTensors are updated in their local parts. Raises BadCall.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import log
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from undertorch.ops import adamw_kernels as kernels
+from undertorch.ops.calls import BadCall, on_device_of, runs_own
+from undertorch.ops.candidates import Candidate
+from undertorch.ops.choose import prefers_library
+from undertorch.ops.grad_norm import DTYPES, grad_norm
+from undertorch.ops.operators import operator
+from undertorch.ops.tensor_lists import Tables, by_dtypes, dense, laid_as, local
+
+CLIP_EPS = 1e-6
+"""As torch.nn.utils.clip_grad_norm_."""
+
+# Reference
+
+
+def reference(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    lr: float | Tensor,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    masters: Sequence[Tensor] | None = None,
+    norm: Tensor | None = None,
+    max_norm: float | None = None,
+) -> None:
+    """The definition, in plain torch, in place."""
+    clip = None
+    if norm is not None and max_norm is not None:
+        clip = (max_norm / (norm + CLIP_EPS)).clamp(max=1.0)
+    wide = parameters if masters is None else masters
+    for p, g, m, v, count, copy in zip(wide, gradients, exp_avgs, exp_avg_sqs, steps, parameters, strict=True):
+        count.add_(1)
+        given = g.to(m.dtype)
+        if clip is not None:
+            given = given * clip.to(m.device, m.dtype)
+        m.lerp_(given, 1 - betas[0])
+        v.mul_(betas[1]).addcmul_(given, given, value=1 - betas[1])
+        t = count.double()
+        first, second = 1 - betas[0] ** t, 1 - betas[1] ** t
+        result = p.to(m.dtype) * (1 - lr * weight_decay)
+        result -= (lr / first).to(m.dtype) * (m / (v.sqrt() / second.sqrt().to(m.dtype) + eps))
+        p.copy_(result)
+        if masters is not None:
+            copy.copy_(result)
+
+
+# Kernels: adamw_kernels.py.
+
+CONFIGURATIONS = (
+    (4096, 1024, 4), (8192, 1024, 4), (2048, 1024, 4), (4096, 2048, 8), (16384, 1024, 4), (4096, 2048, 4),
+    (1024, 1024, 8), (2048, 2048, 8), (8192, 2048, 8), (32768, 1024, 4),
+)  # fmt: skip
+"""Elements of a block, those of them at a time, warps: the usual one first."""
+
+_TABLES = Tables()
+
+
+def adamw(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    lr: float | Tensor,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    masters: Sequence[Tensor] | None = None,
+    norm: Tensor | None = None,
+    max_norm: float | None = None,
+    configuration: tuple[int, int, int] | None = None,
+) -> None:
+    """One step in place, on parameters, moments, step counters (float32 without dimensions) and masters.
+
+    `norm` of all gradients (`grad_norm`) and `max_norm` clip them. Raises BadCall.
+    """
+    _check(parameters, gradients, exp_avgs, exp_avg_sqs, steps, masters, norm, max_norm)
+    kept = parameters if masters is None else masters
+    lists = [[local(tensor) for tensor in some] for some in (kept, gradients, exp_avgs, exp_avg_sqs, steps, parameters)]
+    clips = max_norm is not None
+    numbers = (
+        lr if isinstance(lr, Tensor) else None, 0.0 if isinstance(lr, Tensor) else float(lr), *betas, eps, weight_decay,
+        norm if clips else None, max_norm,
+    )  # fmt: skip
+    copies = lists[5] if masters is not None else None
+    if configuration is not None:
+        directly: Callable[..., None] = step
+        directly(*lists[:5], copies, *numbers, configuration=configuration)
+    else:
+        STEP(*lists[:5], copies, *numbers)
+
+
+def step(
+    kept: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    copies: Sequence[Tensor] | None,
+    lr: Tensor | None,
+    lr_value: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    norm: Tensor | None,
+    max_norm: float | None,
+    configuration: tuple[int, int, int] | None = None,
+) -> None:
+    """What is updated is `kept`; `copies` are the parameters of which it holds the masters."""
+    settings: dict[str, Any] = {
+        "lr": lr_value if lr is None else lr,
+        "betas": (beta1, beta2),
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "norm": norm,
+        "max_norm": max_norm,
+    }
+    lists = [kept, gradients, exp_avgs, exp_avg_sqs, steps, copies or kept]
+    served = [_serves(*place) for place in zip(*lists, strict=True)]
+    others = [[tensor for tensor, ours in zip(some, served, strict=True) if not ours] for some in lists]
+    if others[0]:
+        reference(others[5], *others[1:5], masters=None if copies is None else others[0], **settings)
+    ours = [[tensor for tensor, own in zip(some, served, strict=True) if own] for some in lists]
+    for group in by_dtypes(*ours):
+        _update(group, copies is not None, configuration or CONFIGURATIONS[0], **settings)
+
+
+STEP = operator(
+    "adamw",
+    "(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs,"
+    " Tensor(d!)[] steps, Tensor(e!)[]? copies, Tensor? lr, float lr_value, float beta1, float beta2, float eps,"
+    " float weight_decay, Tensor? norm, float? max_norm) -> ()",
+    step,
+    lambda *_: None,
+)
+
+
+def _update(
+    group: Sequence[tuple[Tensor, ...]],
+    master: bool,
+    configuration: tuple[int, int, int],
+    *,
+    lr: float | Tensor,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+    norm: Tensor | None,
+    max_norm: float | None,
+) -> None:
+    chunk, block, warps = configuration
+    group = [(p, laid_as(g, p), *rest) for p, g, *rest in group]
+    p, g, m, v, steps, copies = ([place[i] for place in group] for i in range(6))
+    table = _TABLES.of([p, g, m, v, copies], chunk, numbers=steps)
+    device = p[0].device
+    made = torch.empty((len(p), 4), dtype=torch.float32, device=device)
+    clips = norm is not None and max_norm is not None
+    its_norm = norm.to(device) if norm is not None and clips else None
+    with on_device_of(p[0]):
+        kernels.coefficients[(triton.cdiv(len(p), 128),)](
+            table.pointers[5], made, lr if isinstance(lr, Tensor) else None, its_norm, len(p),
+            0.0 if isinstance(lr, Tensor) else float(lr), log(betas[0]) if betas[0] else -1e4,
+            log(betas[1]) if betas[1] else -1e4, weight_decay, max_norm if clips else 0.0,
+            LR_TENSOR=isinstance(lr, Tensor), CLIP=clips, BLOCK=128, num_warps=4,
+        )  # fmt: skip
+        kernels.update[(table.blocks,)](
+            table.pointers, table.sizes, table.tensor_of_block, table.start_of_block, made, table.tensors,
+            1 - betas[0], betas[1], 1 - betas[1], eps,
+            P=DTYPES[p[0].dtype], G=DTYPES[g[0].dtype], COPY=DTYPES[copies[0].dtype], MASTER=master,
+            ALIGNED=table.aligned, CHUNK=chunk, BLOCK=block, num_warps=warps,
+        )  # fmt: skip
+
+
+def _serves(p: Tensor, g: Tensor, m: Tensor, v: Tensor, step: Tensor, copy: Tensor) -> bool:
+    """Whether the kernels can: moments and step are float32, and all lies as the parameter does, without gaps."""
+    alike = all(t.stride() == p.stride() for t in (m, v, copy)) and dense(p)
+    return (
+        not prefers_library()
+        and runs_own(p, g, m, v, step, copy)
+        and m.dtype == v.dtype == step.dtype == torch.float32
+        and alike
+    )
+
+
+def _check(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    masters: Sequence[Tensor] | None,
+    norm: Tensor | None,
+    max_norm: float | None,
+) -> None:
+    lists = {"gradients": gradients, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs, "steps": steps}
+    if masters is not None:
+        lists["masters"] = masters
+    for name, tensors in lists.items():
+        if len(tensors) != len(parameters):
+            raise BadCall(f"adamw: {len(tensors)} {name} for {len(parameters)} parameters; there is one to each.")
+        for place, (tensor, p) in enumerate(zip(tensors, parameters, strict=True)):
+            if name != "steps" and tensor.shape != p.shape:
+                raise BadCall(
+                    f"adamw: {name}[{place}] has shape {tuple(tensor.shape)} and its parameter {tuple(p.shape)}."
+                )
+            if tensor.is_sparse:
+                raise BadCall(f"adamw: {name}[{place}] is sparse, which AdamW is not defined for; use dense gradients.")
+    if max_norm is not None and (norm is None or not max_norm > 0):
+        raise BadCall(f"adamw: max_norm is {max_norm}; it is above 0, and comes with the norm of the gradients.")
+
+
+# Cost: costs/training_ops.py.
+
+# Candidates
+
+CANDIDATES = (
+    Candidate(
+        passes="step",
+        who="undertorch",
+        kernel="coefficients and update (Triton)",
+        serves="float32 moments of tensors without gaps",
+        why="clipping without a pass of its own, and float32 masters",
+    ),
+    Candidate(
+        passes="step",
+        who="PyTorch",
+        kernel="the reference",
+        serves="UNDERTORCH_OPS=library, other dtypes, tensors with gaps, the CPU",
+        why="for what the kernels do not take",
+    ),
+)
+
+
+class AdamW(torch.optim.Optimizer):
+    """`torch.optim.AdamW`, with clipping and master weights. Its state and checkpoints have torch's names.
+
+    max_norm: gradients whose norm, over all parameters of the optimizer, is above it are scaled down to it; the norm
+    stands in `.norm` after a step. master_weights: parameters of a half type are kept in float32 too (`master` of the
+    state), and rounded from there.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        *,
+        max_norm: float | None = None,
+        master_weights: bool = True,
+    ) -> None:
+        if not all(0.0 <= beta < 1.0 for beta in betas):
+            raise BadCall(f"AdamW: betas are {betas}; each lies from 0 to below 1.")
+        if max_norm is not None and not max_norm > 0:
+            raise BadCall(f"AdamW: max_norm is {max_norm}; it is above 0, or None.")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self.max_norm = max_norm
+        self.master_weights = master_weights
+        self.norm: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        active = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
+        if self.max_norm is not None:
+            self.norm = grad_norm(p.grad for some in active for p in some)
+        for group, parameters in zip(self.param_groups, active, strict=True):
+            for with_master in (False, True):
+                self._step([p for p in parameters if self._has_master(p) is with_master], group, with_master)
+        return loss
+
+    def _has_master(self, p: Tensor) -> bool:
+        return self.master_weights and p.dtype in (torch.bfloat16, torch.float16)
+
+    def _step(self, parameters: list[Tensor], group: dict[str, Any], with_master: bool) -> None:
+        if not parameters:
+            return
+        states = [self._state(p) for p in parameters]
+        adamw(
+            parameters,
+            [p.grad for p in parameters if p.grad is not None],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [state["step"] for state in states],
+            lr=group["lr"],
+            betas=group["betas"],
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+            masters=[state["master"] for state in states] if with_master else None,
+            norm=self.norm,
+            max_norm=self.max_norm,
+        )
+
+    def _state(self, p: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[p]
+        if not state:
+            wide = torch.float64 if p.dtype == torch.float64 else torch.float32
+            state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
+            state["exp_avg"] = torch.zeros_like(p, dtype=wide)
+            state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
+            if self._has_master(p):
+                state["master"] = p.detach().to(torch.float32, copy=True)
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's; moments and masters of half-type parameters come back as the float32 they are."""
+        super().load_state_dict(state_dict)
+        saved = state_dict["state"]
+        every = [p for group in self.param_groups for p in group["params"]]
+        for number, p in enumerate(every):
+            for name, value in saved.get(number, {}).items():
+                if isinstance(value, Tensor):
+                    self.state[p][name] = value.to(device=p.device, copy=True)

@@ -1,0 +1,45 @@
+"""A residual added, then RMS norm: total = x + residual; y = rms_norm(total). Both are returned.
+
+Contract
+    x and residual: alike in shape and dtype, otherwise as x of rms_norm; total is rounded to that dtype, and y is the
+    norm of the rounded sum, as if the two were called one after the other. Raises BadCall.
+"""
+
+from torch import Tensor
+
+from undertorch.ops import norms
+from undertorch.ops.calls import runs_own
+from undertorch.ops.candidates import LIBRARY_NORM, OWN_NORM_BACKWARD, OWN_NORM_FORWARD
+from undertorch.ops.choose import prefers_library
+from undertorch.ops.rms_norm import reference as rms_norm_reference
+
+# Reference
+
+
+def reference(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """The definition, in plain torch."""
+    norms.check("add_rms_norm", x, residual, weight, None)
+    total = x + residual
+    return rms_norm_reference(total, weight, eps), total
+
+
+# Kernels: norm_kernels.py. The sum is not read again for the norm, and backward its gradient is added where the norm's
+# is written.
+
+NORM = norms.norm("add_rms_norm", centred=False, residual=True)
+
+
+# Cost: costs/training_ops.py.
+
+# Candidates
+
+CANDIDATES = (OWN_NORM_FORWARD, OWN_NORM_BACKWARD, LIBRARY_NORM)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """(rms_norm(x + residual), x + residual), differentiable in all three tensors. Raises BadCall."""
+    if prefers_library() or not runs_own(x, residual, weight):
+        return reference(x, residual, weight, eps)
+    norms.check("add_rms_norm", x, residual, weight, None)
+    y, total, *_ = NORM.call(x, residual, weight, None, eps)
+    return y, total

@@ -1,0 +1,1 @@
+"""Triton's kernels on the machine: what stands in the place of its driver."""

@@ -1,0 +1,90 @@
+"""undertorch check: its exit statuses, its report, its refusals."""
+
+import json
+
+import pytest
+
+from undertorch.cli.main import run
+from undertorch.compilers.nvrtc import nvrtc_version
+
+RACE = """__global__ void k(int* x) {
+    __shared__ int s[64];
+    s[threadIdx.x] = x[threadIdx.x];
+#ifdef MENDED
+    __syncthreads();
+#endif
+    x[threadIdx.x] = s[63 - threadIdx.x];
+}
+__global__ void other() {}
+"""
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC: undertorch[cuda]")
+ASKED = ("--kernel", "k", "--block", "64", "--arg", "i32[64]")
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    path = tmp_path / "kernel.cu"
+    path.write_text(RACE)
+    return str(path)
+
+
+def test_a_race_is_shown_with_both_lines_and_the_exit_status_is_1(kernel, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["check", kernel, *ASKED]) == 1
+    shown = capsys.readouterr().out
+    assert "kernel.cu:3: error: race-shared:" in shown
+    assert "3 │     s[threadIdx.x] = x[threadIdx.x];" in shown
+    assert "7 │     x[threadIdx.x] = s[63 - threadIdx.x];" in shown
+    assert "remedy  put __syncthreads() between line 3 and line 7" in shown
+
+
+def test_a_clean_kernel_takes_one_line(kernel, capsys):
+    assert run(["check", kernel, *ASKED, "--option=-DMENDED"]) == 0
+    assert capsys.readouterr().out == "k [1] × [64]: nothing found (A100-80GB).\n"
+
+
+def test_json_goes_to_a_file_or_to_standard_output(kernel, capsys, tmp_path):
+    path = tmp_path / "found.json"
+    assert run(["check", kernel, *ASKED, "--json", str(path)]) == 1
+    capsys.readouterr()
+    assert run(["check", kernel, *ASKED, "--json", "-"]) == 1
+    assert json.loads(capsys.readouterr().out) == json.loads(path.read_text())
+
+
+def test_notes_fail_only_where_that_is_asked(tmp_path):
+    path = tmp_path / "note.cu"
+    path.write_text("__global__ void k(int* x) { *x = 1; }")
+    assert run(["check", str(path), "--arg", "i32[1]"]) == 0
+    assert run(["check", str(path), "--arg", "i32[1]", "--fail-on", "note"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "has 2 kernels: _Z1kPi, _Z5otherv; say which with --kernel NAME."),
+        (("--kernel", "q"), "it has none of that name (q)"),
+        (("--kernel", "k"), "The kernel takes 1 arguments, and 0 were given."),
+        ((*ASKED, "--fail-on", "never"), "--fail-on never: it is one of error, warning, note."),
+        ((*ASKED, "--grid", "0"), "--grid 0: give one to three sizes from 1 on"),
+        ((*ASKED, "--arg", "f31[2]"), "there is no type f31"),
+        ((*ASKED, "--gpu", "H9000"), "H9000"),
+        ((*ASKED, "--option=-DMENDED="), ""),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_status_2(kernel, capsys, given, said):
+    if given and given[-1] == "--option=-DMENDED=":
+        given = (*ASKED, "--option=-DthreadIdx=7")
+        said = "does not compile"
+    assert run(["check", kernel, *given]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("undertorch: ")
+    assert said in error
+
+
+def test_what_is_no_kernel_file(tmp_path, capsys):
+    assert run(["check", str(tmp_path / "none.cu")]) == 2
+    assert "cannot be read: No such file" in capsys.readouterr().err
+    other = tmp_path / "kernel.py"
+    other.write_text("")
+    assert run(["check", str(other)]) == 2
+    assert "check takes CUDA C++ (.cu) and PTX (.ptx)" in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""What is chosen, when it may be measured, and how it is kept."""
+
+import json
+
+import pytest
+import torch
+
+from undertorch.ops import choose
+from undertorch.ops.choose import Choice
+
+
+@pytest.fixture(autouse=True)
+def of_its_own(tmp_path, monkeypatch):
+    """A cache and a memory that no other test has seen."""
+    monkeypatch.setenv("UNDERTORCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("UNDERTORCH_OPS", raising=False)
+    for memory in ("_CHOSEN", "_EXPLAINED", "_STORED"):
+        monkeypatch.setattr(choose, memory, {})
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """A GPU's clock stands in: times by way, and the calls that were made to measure."""
+    times, asked = {"a": 3.0, "b": 2.0, "library": 5.0}, []
+
+    def measure(ways, call, tensors):
+        asked.append(list(ways))
+        return {way: times[way] for way in ways}
+
+    monkeypatch.setattr(choose, "measure", measure)
+    monkeypatch.setattr(choose, "environment", lambda device: "a GPU")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    return times, asked
+
+
+class OnGpu:
+    """What `chosen` looks at of a tensor on a GPU."""
+
+    is_cuda = True
+    device = torch.device("cuda", 0)
+    dtype = torch.bfloat16
+
+
+def ask(rows=100, width=64, library=True, ways=("a", "b")):
+    return choose.chosen("some_pass", OnGpu, rows, width, ways, lambda way, tensors: None, (), library=library)
+
+
+def test_the_fastest_way_is_taken(measured):
+    assert ask() == "b"
+
+
+def test_the_library_stays_where_ours_is_not_2_percent_ahead(measured):
+    measured[0]["library"] = 2.03
+    assert ask() == choose.LIBRARY
+
+
+def test_a_class_of_calls_is_measured_once(measured):
+    for rows in (65, 100, 127):  # up to the next power of two they are one class
+        ask(rows=rows)
+    assert len(measured[1]) == 1
+    ask(rows=300)
+    ask(width=65)
+    assert len(measured[1]) == 3
+
+
+def test_another_process_finds_what_was_measured(measured, monkeypatch):
+    ask()
+    for memory in ("_CHOSEN", "_STORED"):
+        monkeypatch.setattr(choose, memory, {})
+    assert ask() == "b"
+    assert len(measured[1]) == 1
+
+
+def test_what_was_measured_elsewhere_does_not_hold_here(measured, monkeypatch):
+    ask()
+    for memory in ("_CHOSEN", "_STORED"):
+        monkeypatch.setattr(choose, memory, {})
+    monkeypatch.setattr(choose, "environment", lambda device: "another GPU")
+    ask()
+    assert len(measured[1]) == 2
+
+
+@pytest.mark.parametrize("moment", ["capturing", "deterministic", "compiling", "own"])
+def test_nothing_is_measured_at_the_wrong_moment(measured, monkeypatch, moment):
+    """Then the usual way, the first, is taken, and the class is measured later."""
+    with monkeypatch.context() as patch:
+        if moment == "capturing":
+            patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        elif moment == "deterministic":
+            patch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+        elif moment == "compiling":
+            patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        else:
+            patch.setenv("UNDERTORCH_OPS", "own")
+        assert ask() == "a"
+        assert measured[1] == []
+    if moment != "own":
+        assert ask() == "b"
+
+
+def test_an_unknown_mode_is_refused(monkeypatch):
+    monkeypatch.setenv("UNDERTORCH_OPS", "fast")
+    with pytest.raises(ValueError, match="UNDERTORCH_OPS is 'fast'; it is one of auto, own, library"):
+        choose.mode()
+
+
+def test_choices_go_from_one_machine_to_another(measured, tmp_path, monkeypatch):
+    ask()
+    choose.save(tmp_path / "carried.json")
+    monkeypatch.setenv("UNDERTORCH_CACHE", str(tmp_path / "elsewhere"))
+    for memory in ("_CHOSEN", "_STORED"):
+        monkeypatch.setattr(choose, memory, {})
+    choose.load(tmp_path / "carried.json")
+    assert ask() == "b"
+    assert len(measured[1]) == 1
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"schema": 2}', '{"schema": 1, "choices": {"here": {"key": {}}}}'])
+def test_a_cache_that_is_none_of_ours_is_passed_over_and_refused_when_asked_for(measured, tmp_path, content):
+    (tmp_path / "ops.json").write_text(content)
+    assert ask() == "b"
+    (tmp_path / "bad.json").write_text(content)
+    with pytest.raises(ValueError, match="holds no choices of ops"):
+        choose.load(tmp_path / "bad.json")
+
+
+def test_the_cache_says_what_was_measured_and_why(measured, tmp_path):
+    ask()
+    kept = json.loads((tmp_path / "ops.json").read_text())["choices"]["a GPU"]["some_pass bfloat16 128x64"]
+    assert Choice(**kept).microseconds == {"a": 3.0, "b": 2.0, "library": 5.0}
+    assert Choice(**kept).why == "fastest of 3"

@@ -1,0 +1,39 @@
+"""The contract, row by row: the reference on the CPU, and our kernels wherever something can run them."""
+
+import os
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from ops_promises import rows
+from undertorch.ops.calls import on_host
+
+TABLE = rows()
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if not row.large and not row.on_gpu_only], ids=str)
+def test_the_reference_keeps_it_on_the_cpu(row):
+    assert row.check("cpu") == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
+@pytest.mark.parametrize("row", TABLE, ids=str)
+def test_our_kernels_keep_it_on_a_gpu(row):
+    assert row.check("cuda") == []
+
+
+@pytest.fixture
+def machine():
+    """Something that runs Triton kernels on CPU tensors: here Triton's own interpreter, where it is switched on."""
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("nothing here runs Triton kernels on the CPU")
+    return nullcontext()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in TABLE if not row.large and not row.on_gpu_only], ids=str)
+def test_our_kernels_keep_it_on_the_machine(row, machine):
+    with machine, on_host():
+        assert row.check("cpu") == []

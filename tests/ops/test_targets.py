@@ -1,0 +1,104 @@
+"""Every Triton kernel compiles for NVIDIA's and AMD's GPUs, and the CUDA C++ for Hopper, without any of them."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.runtime.jit import JITFunction  # noqa: E402
+
+from undertorch import ops  # noqa: E402
+from undertorch.compilers.ptxas import programs  # noqa: E402
+from undertorch.compilers.triton_driver import Driver, put_in_place  # noqa: E402
+from undertorch.gpus import find  # noqa: E402
+from undertorch.ops.calls import on_host  # noqa: E402
+from undertorch.ops.cross_entropy import RINGS, SOURCE, Settings  # noqa: E402
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+
+BF16 = torch.bfloat16
+KERNELS = {
+    *("norm_forward", "wide_norm_forward", "norm_backward", "wide_norm_dx", "wide_norm_dw", "column_sums"),
+    *("losses", "gradients", "label_weight", "reduced", "squares", "root", "coefficients", "update"),
+    *("gradients_unless_one", "gated_forward", "gated_backward"),
+}
+
+
+def calls():
+    """Each op once, with everything switched on, and once more with rows too wide for registers."""
+    for width in (768, 40000):
+        x, residual = (torch.randn(4, width, dtype=BF16, requires_grad=True) for _ in range(2))
+        weight, bias = (torch.randn(width, requires_grad=True) for _ in range(2))
+        y, total = ops.add_layer_norm(x, residual, weight, bias)
+        torch.autograd.grad([y, total], [x, weight, bias], [x.detach(), x.detach()])
+        torch.autograd.grad(ops.rms_norm(x, weight), [x, weight], x.detach())
+    labels = torch.tensor([1, 2, -100, 3])
+    for settings in (
+        {"gradient": "backward"},
+        {"gradient": "forward"},
+        {"label_smoothing": 0.1, "z_loss": 1e-3, "softcap": 20.0, "weight": torch.rand(40000)},
+    ):
+        torch.autograd.grad(ops.cross_entropy(x, labels, **settings), x, torch.tensor(1.0))
+    gate, up = torch.randn(6, 700, requires_grad=True).chunk(2, -1)
+    for activated in (ops.swiglu(gate, up), ops.geglu(gate, up), ops.geglu(gate, up, approximate="tanh")):
+        torch.autograd.grad(activated.sum(), [gate, up])
+    p, master = torch.randn(5000, dtype=BF16, requires_grad=True), torch.randn(3000, requires_grad=True)
+    p.grad, master.grad = p.detach(), master.detach()
+    ops.AdamW([p, master], max_norm=1.0).step()
+
+
+@pytest.fixture
+def launched(request, tmp_path, monkeypatch):
+    """The names of kernels that were compiled for the target; none runs."""
+    monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path))
+    names = set()
+    driver = Driver(find("H200"), lambda launch: names.add(launch.name), lambda name, count: None)
+    driver._target = TARGETS[request.param]
+    undo = put_in_place(driver)
+    forget()
+    yield names
+    undo()
+    forget()
+
+
+def forget():
+    """Triton keeps what it compiled for device 0, whatever driver said what that is."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("undertorch.ops."):
+            for value in vars(module).values():
+                if isinstance(value, JITFunction):
+                    value.device_caches.clear()
+
+
+@pytest.mark.parametrize("launched", TARGETS, indirect=True)
+def test_every_kernel_compiles(launched):
+    with on_host():
+        calls()
+    assert launched == KERNELS
+
+
+@pytest.mark.parametrize("ring", RINGS, ids=str)
+def test_the_cuda_source_compiles_for_hopper_without_spills(ring, tmp_path):
+    pytest.importorskip("cuda.bindings")
+    everything = Settings(ignore_index=-100, smoothing=0.1, reduction="mean", z_loss=1e-3, softcap=None)
+    ptx = SOURCE.ptx(ring.defines(everything))
+    source = tmp_path / "cross_entropy.ptx"
+    source.write_text(ptx)
+    said = [
+        subprocess.run(
+            [program, "-v", "-arch=sm_90a", str(source), "-o", str(tmp_path / "out")],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+        for program in programs()
+    ]
+    assert any("0 bytes stack frame, 0 bytes spill stores" in text for text in said)
