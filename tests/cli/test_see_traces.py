@@ -200,3 +200,20 @@ def test_a_trace_is_not_written_over(tmp_path, capsys):
         before = second.read_bytes()
         assert "would be overwritten" in refused(capsys, option, second, first, second)
         assert second.read_bytes() == before
+
+
+def test_traces_of_no_one_run_stand_side_by_side_and_that_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", WIDE)
+    paths = [lasting(tmp_path, f"{name}_rank0.json", 30) for name in ("before", "after")]
+    assert run(["see", *map(str, paths)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("The traces are not joined as ranks of one run: 2 are of rank 0.") == 1
+    assert "Who waits" not in out
+
+
+def test_of_ranks_a_step_is_shown_that_is_the_first_in_no_trace(tmp_path, capsysbinary):
+    """Of rank 0 step 3 is the median of 2, 3 and 4 (12, 13 and 14 µs); rank 1 was recorded from it on."""
+    for number, numbers in enumerate(([1, 2, 3, 4], [3, 4])):
+        steps_of(tmp_path, numbers).rename(tmp_path / f"rank{number}.json")
+    assert run(["see", "--json", "-", str(tmp_path)]) == 0
+    assert [one["environment"]["step"] for one in json.loads(capsysbinary.readouterr().out)] == [4, 4]

@@ -67,25 +67,28 @@ def see_traces(given: Sequence[Path], gpu: str | None, number: int | None, files
     if not read:
         raise BadInput(" ".join(failed))
     several = len(paths) > 1
-    ranks = _ranks(read)
+    ranks, apart = _ranks(read)
     seen = [(one.gpu, one.step) for one in read]
     with files.written(seen, several, ranks):
         if files.json == STDOUT:
             write_out(to_json([step for _, step in seen], several, ranks))
         else:
-            _show(seen, several, ranks)
+            _show(seen, several, ranks, apart)
     for sentence in failed:
         say(sentence)
     return Status.BAD_INPUT if failed else Status.FINE
 
 
-def _ranks(read: "Sequence[SeenTrace]") -> "RanksReport | None":
-    """What they say of one another, where they are ranks of one run."""
-    from undertorch.steps.ranks import join_ranks
+def _ranks(read: "Sequence[SeenTrace]") -> "tuple[RanksReport | None, str | None]":
+    """What they say of one another, where they are ranks of one run; otherwise why they are not, where each says which
+    rank it is."""
+    from undertorch.steps.ranks import join_ranks, why_not_one_run
 
     ranked = [one.ranked for one in read if one.ranked is not None]
-    one_run = len(ranked) == len(read) > 1 and len({one.world_size for one in ranked}) == 1
-    return join_ranks(ranked) if one_run and len({one.rank for one in ranked}) == len(ranked) else None
+    if not len(ranked) == len(read) > 1:
+        return None, None
+    apart = why_not_one_run(ranked)
+    return (join_ranks(ranked), None) if apart is None else (None, apart)
 
 
 def _only_traces(paths: Sequence[Path]) -> None:
@@ -108,15 +111,23 @@ def _read(paths: Sequence[Path], sheet: "Gpu | None", number: int | None) -> "tu
 
     read: list[SeenTrace] = []
     failed = []
+    overviews = []
     for path in paths:
         try:
-            read.append(traces.see_rank(path, sheet, number, read[0].ranked if read else None))
+            overviews.append((path, traces.look_over(path)))
+        except traces.BadTrace as error:
+            failed.append(str(error))
+    among = traces.steady_on_all([overview for _, overview in overviews])
+    for path, overview in overviews:
+        beside = read[0].ranked if read else None
+        try:
+            read.append(traces.see_rank(path, sheet, number, beside, overview=overview, among=among))
         except traces.BadTrace as error:
             failed.append(str(error))
     return read, failed
 
 
-def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool, ranks: "RanksReport | None") -> None:
+def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool, ranks: "RanksReport | None", apart: str | None) -> None:
     from rich.text import Text
 
     from undertorch.reports.terminal import show
@@ -128,6 +139,8 @@ def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool, ranks: "RanksReport
     console = terminal()
     if several:
         console.print(traces_compared([step for _, step in seen], console.width), "", highlight=False)
+    if apart is not None:
+        console.print(Paragraph(text=Text(apart), indent=0), "", highlight=False)
     if ranks is not None:
         console.print(ranks_drawn(ranks, console.width), "", highlight=False)
     show(step, sheet, console)

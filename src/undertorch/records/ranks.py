@@ -36,6 +36,10 @@ class RankedStep:
     """In the order of their start."""
     world_size: int | None = None
     """How many ranks there are; None where it is not known."""
+    lost_collectives: int = 0
+    """Launches of collectives whose kernels the profiler lost."""
+    steady: bool = True
+    """Whether the step before was recorded too, so that this one lasts from the end of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

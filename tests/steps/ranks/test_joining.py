@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from steps.ranks.by_hand import Comm, rank
-from undertorch.steps.ranks import join_ranks
+from undertorch.steps.ranks import join_ranks, why_not_one_run
 from undertorch.steps.ranks.intervals import Union
 
 
@@ -249,3 +249,66 @@ def test_a_union_of_intervals():
     assert union.covers(3, 5) == 0
     assert union.covers(-10, 100) == 10
     assert Union([]).covers(0, 1) == 0
+
+
+def test_with_lost_collectives_order_alone_matches_nothing():
+    """Which of rank 1's was lost is not known, so that places may pair different ones."""
+    zero, one = two()
+    report = join_ranks([zero, replace(one, lost_collectives=1)])
+    assert report.waits == ()
+    assert report.ranks[1].waited_us is None
+    assert all(len(each.on) == 1 for each in report.collectives)
+    assert any("lost collectives of rank 1" in note for note in report.notes)
+
+
+def test_with_lost_collectives_numbers_match_all_the_same():
+    zero = rank(0, [], [Comm(start=0, time=50, sequence=3), Comm(start=100, time=50, sequence=4)])
+    one = rank(1, [], [Comm(start=130, time=20, sequence=4)])
+    report = join_ranks([zero, replace(one, lost_collectives=1)])
+    (wait,) = report.waits
+    assert (wait.rank, wait.for_rank, wait.time_us) == (0, 1, 30)
+
+
+def test_another_operation_of_the_same_number_is_not_the_same():
+    zero = rank(0, [], [Comm(start=0, time=50, sequence=3), Comm(start=100, time=50, sequence=4)])
+    one = rank(
+        1, [], [Comm(start=0, time=50, sequence=3, operation="all_gather"), Comm(start=130, time=20, sequence=4)]
+    )
+    report = join_ranks([zero, one])
+    assert sorted((each.sequence, each.operation, len(each.on)) for each in report.collectives) == [
+        (3, "all_gather", 1),
+        (3, "all_reduce", 1),
+        (4, "all_reduce", 2),
+    ]
+    assert report.unmatched == {"all_reduce": 1, "all_gather": 1}
+
+
+@pytest.mark.parametrize("first", [[0], [1], [0, 1], []])
+def test_a_step_that_is_the_first_of_some_ranks_alone_is_said_to_be(first):
+    steps = [replace(one, steady=one.rank not in first) for one in two()]
+    said = [note for note in join_ranks(steps).notes if "the first in the trace" in note]
+    assert len(said) == (len(first) == 1)
+    assert all(f"rank {first[0]}," in note for note in said)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "why"),
+    [
+        ([(0, 2, "H200"), (1, 4, "H200")], "the runs are of 2 and 4 ranks"),
+        ([(0, None, "H200"), (1, 4, "H200")], "the runs are of 4 and a number that is not said ranks"),
+        ([(0, 2, "H200"), (2, 2, "H200")], "says that it is of rank 2 of 2, which there is not"),
+        ([(0, 2, "H200"), (-1, 2, "H200")], "says that it is of rank -1 of 2, which there is not"),
+        ([(0, 2, "H200"), (0, 2, "H200")], "2 are of rank 0"),
+        ([(0, 2, "H200"), (1, 2, "A100")], "they are of different GPUs (A100, H200)"),
+        ([(0, 2, "H200"), (1, 2, "H200")], None),
+        ([(3, None, "H200"), (1, None, "H200")], None),
+    ],
+)
+def test_why_traces_are_not_of_one_run(ranks, why):
+    steps = []
+    for number, size, gpu in ranks:
+        made = rank(number, [(0, 10)], [], world_size=size)
+        steps.append(replace(made, step=replace(made.step, gpu=gpu)))
+    said = why_not_one_run(steps)
+    assert (said is None) == (why is None)
+    assert said is None or said.endswith(f"{why}.")

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
@@ -188,7 +189,7 @@ def test_a_kernel_whose_times_cannot_be_is_left_out_counted_and_named(tmp_path, 
     assert [launch.kernel.name for launch in step.launches] == [f"kernel{place}" for place in range(1, 20)]
     assert step.step_us == pytest.approx(1808)
     (said,) = [one.what for one in step.accounting.assumed if "damaged" in one.what]
-    assert said.endswith("a day from all others): 1 kernel, of kernel0.")
+    assert said.endswith("far from all others): 1 kernel, of kernel0.")
     assert step.accounting.lost_launches == 0
 
 
@@ -265,3 +266,27 @@ def test_on_the_command_line_it_is_one_sentence_and_status_2(tmp_path, capsys):
     assert out == ""
     assert err.startswith("undertorch: ")
     assert err.count("\n") == 1
+
+
+def test_names_move_no_terminal(tmp_path):
+    """ESC [2J clears a screen, ESC ]0; sets its title, U+202E turns the direction of writing."""
+    script = Script()
+    script.range("model.py(5): for\x1b[2Jward", 0, 30, "python_function")
+    script.call("aten::\x1b]0;title\x07call", 1, 10)
+    script.kernel("ker\x1b[2Jnel\u202e", 5, 20, 8)
+    script.kernel("lo\x1b[2Jst", 8, 40, -8)
+    script.events += [dict(script.events[-3], name="kernel", ts=100 + place) for place in range(20)]
+    step, _ = see_trace(script.write(tmp_path))
+    for written in (repr(step), *(one.what for one in step.accounting.assumed)):
+        assert "\\x1b" not in written
+        assert "\x1b" not in written
+    (op,) = step.ops
+    assert op.name == "aten::\N{REPLACEMENT CHARACTER}]0;title\N{REPLACEMENT CHARACTER}call"
+
+
+@pytest.mark.parametrize("name", ["trace.json", "pipe"])
+def test_a_pipe_is_refused(tmp_path, name):
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    assert is_trace(pipe)
+    assert refused(pipe).endswith("is a pipe, and a trace is read twice; write it to a file, and name that.")

@@ -100,3 +100,19 @@ def test_where_the_file_does_not_say_its_name_tells_the_rank(tmp_path, name, ran
     file.write_text(json.dumps(script.content()))
     seen = see_rank(file).ranked
     assert (None if seen is None else seen.rank) == rank
+
+
+def test_collectives_whose_kernels_were_lost_are_counted(tmp_path):
+    script = Script()
+    for place in range(3):
+        script.call("record_param_comms", 100 * place, 20)
+        script.kernel("ncclDevKernel_AllReduce", 100 * place + 5, 100 * place + 40, 20)
+        script.call("aten::add", 100 * place + 30, 20)
+        script.kernel("add", 100 * place + 35, 100 * place + 60, 20)
+    lost = [event for event in script.events if event["cat"] == "kernel"]
+    script.events = [event for event in script.events if event is not lost[2] and event is not lost[3]]
+    content = {**script.content(), "distributedInfo": {"rank": 1, "world_size": 2}}
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(content))
+    seen = see_rank(file)
+    assert (seen.ranked.lost_collectives, seen.step.accounting.lost_launches) == (1, 2)

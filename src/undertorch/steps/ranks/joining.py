@@ -51,7 +51,8 @@ def join_ranks(steps: Sequence[RankedStep]) -> RanksReport:
     if not steps or len(set(numbers)) < len(numbers):
         raise ValueError(f"ranks {numbers}; expected at least one, and each once")
     ran = {step.rank: collectives(step) for step in steps}
-    found, said = matched([one for some in ran.values() for one in some])
+    incomplete = {step.rank for step in steps if step.lost_collectives}
+    found, said = matched([one for some in ran.values() for one in some], incomplete)
     clock = leads(numbers, found)
     exposed = {one: time for step in steps for one, time in _exposed(step, ran[step.rank])}
     waited = {one: wait for each in found for one, wait in _waited(each, clock, exposed)}
@@ -225,6 +226,13 @@ def _notes(steps: Sequence[RankedStep], found: Iterable[Matched], clock: dict[in
     if len(numbers) > 1:
         listed = ", ".join(map(str, sorted(numbers)))
         yield f"The ranks' steps have different numbers ({listed}): they may not be one step."
+    first = [step.rank for step in steps if not step.steady]
+    if 0 < len(first) < len(steps):
+        ranks = f"rank {first[0]}" if len(first) == 1 else f"ranks {', '.join(map(str, first))}"
+        yield (
+            f"The step is the first in the trace of {ranks}, where it lasts from its own first event on the GPU, and "
+            "elsewhere from the end of the step before: their lengths cannot be compared; --step shows another."
+        )
     off = [step.rank for step in steps if step.rank not in clock]
     if off and len(steps) > 1:
         ranks = f"rank {off[0]}" if len(off) == 1 else f"ranks {', '.join(map(str, off))}"

@@ -1,7 +1,7 @@
 """Which launch of one rank is the same collective as which of another."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Kind, Launch, Where
@@ -83,11 +83,12 @@ def collectives(step: RankedStep) -> tuple[Ran, ...]:
     return tuple(found)
 
 
-def matched(ran: Sequence[Ran]) -> tuple[list[Matched], list[str]]:
+def matched(ran: Sequence[Ran], incomplete: Collection[int] = ()) -> tuple[list[Matched], list[str]]:
     """Every launch once, with its like on the other ranks; and a sentence for each group whose ranks do not agree.
 
     By the group's own number of the collective where it was recorded on all; otherwise by its place among those of the
-    group in the step, where all ranks have the same operations in the same order.
+    group in the step, where all ranks have the same operations in the same order, and none is `incomplete`: of those
+    ranks collectives are known to be lost.
     """
     groups: dict[tuple[str, tuple[int, ...]], list[Ran]] = defaultdict(list)
     found: list[Matched] = []
@@ -99,26 +100,38 @@ def matched(ran: Sequence[Ran]) -> tuple[list[Matched], list[str]]:
     said = []
     for (name, _), members in groups.items():
         by_number = all(one.collective is not None and one.collective.sequence is not None for one in members)
-        if by_number or _alike(members):
+        lost = sorted({one.rank for one in members}.intersection(incomplete))
+        called = name or "without a name"
+        if not by_number and lost:
+            found += [Matched(on=(one,)) for one in members]
+            said.append(
+                f"The profiler lost collectives of {_ranks(lost)}, and those of group {called} have no numbers, so "
+                "that they are not matched: who waited in them is not known."
+            )
+        elif by_number or _alike(members):
             found += _by(members, by_number)
         else:
             found += [Matched(on=(one,)) for one in members]
             said.append(
-                f"The ranks' collectives of group {name or 'without a name'} differ in this step, and have no numbers, "
+                f"The ranks' collectives of group {called} differ in this step, and have no numbers, "
                 "so that they are not matched."
             )
     return found, said
 
 
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+
+
 def _by(members: Iterable[Ran], number: bool) -> Iterator[Matched]:
-    keyed: dict[tuple[object, int], dict[int, Ran]] = defaultdict(dict)
+    keyed: dict[tuple[object, str, int], dict[int, Ran]] = defaultdict(dict)
     for one in members:
         sequence = one.collective.sequence if number and one.collective is not None else one.order
         # A number comes twice on one rank where one call launches several kernels: these follow each other everywhere.
         again = 0
-        while one.rank in keyed[sequence, again]:
+        while one.rank in keyed[sequence, one.operation, again]:
             again += 1
-        keyed[sequence, again][one.rank] = one
+        keyed[sequence, one.operation, again][one.rank] = one
     for on in keyed.values():
         if on:
             yield Matched(on=tuple(on[rank] for rank in sorted(on)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from undertorch.records.ranks import Collective
-from undertorch.steps.traces.fields import Args, Is, number
+from undertorch.steps.traces.fields import Args, Is, number, printable
 from undertorch.steps.traces.joining import Joined
 from undertorch.steps.traces.names import COLLECTIVE
 from undertorch.steps.traces.nesting import outwards
@@ -55,6 +55,11 @@ def collectives(joined: Joined, on_gpu: Iterable[Seen]) -> tuple[Collective, ...
     return tuple(sorted(found, key=lambda one: one.launch))
 
 
+def is_of_collective(launch: Seen) -> bool:
+    """Whether a call into the runtime launched one, or belongs to one."""
+    return any(one.name == RECORDED or one.name.startswith(RANGE) for one in outwards(launch))
+
+
 def operation(name: str) -> str | None:
     """What torch.distributed calls it; None where the name does not tell."""
     if BOTH_WAYS.search(name):
@@ -82,7 +87,7 @@ def _collective(joined: Joined, place: int, event: Seen) -> Collective | None:
     return Collective(
         launch=place,
         operation=what,
-        group=group or "",
+        group=printable(group or ""),
         ranks=_ranks(described.group_ranks),
         sequence=next((one for one in sequences if one is not None), None),
         bytes=_bytes(described),

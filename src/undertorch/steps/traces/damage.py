@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Event, Is
+from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Event, Is, printable
 
 Array = np.ndarray[Any, Any]
 
@@ -81,12 +81,12 @@ def left_out(damaged: Sequence[Event]) -> Iterable[str]:
         f"{kinds[one]:,} {some if kinds[one] > 1 else single}" for one, (single, some) in CALLED.items() if kinds[one]
     ]
     names = [
-        " ".join(name.split()) or "one without a name"
+        printable(" ".join(name.split())) or "one without a name"
         for name, _ in Counter(event.name for event in damaged).most_common()
     ]
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     yield (
-        f"Left out as damaged, since their times cannot be (missing, negative, or a day from all others): "
+        f"Left out as damaged, since their times cannot be (missing, negative, or far from all others): "
         f"{_and(counts)}, of {', '.join(names[:NAMED])}{more}."
     )
 

@@ -145,6 +145,15 @@ DIGITS = 20
 """Of the largest number of 64 bits."""
 
 
+def printable(text: str) -> str:
+    """Without what moves a terminal's cursor, sets its colours or turns the direction of writing."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    )
+
+
 def number(value: Count) -> int | None:
     """Of a field that some versions write as text; None where it is absent or no number that 64 bits can be."""
     if isinstance(value, str):

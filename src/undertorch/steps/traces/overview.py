@@ -19,7 +19,17 @@ from undertorch.steps.traces.decoding import decoded
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Head, Is, number
 from undertorch.steps.traces.pieces import Place, pieces
-from undertorch.steps.traces.windows import STEP, Extent, Moments, belongs, cut, extents, numbered_streams, stream_of
+from undertorch.steps.traces.windows import (
+    STEP,
+    Extent,
+    Moments,
+    belongs,
+    cut,
+    extents,
+    misplaced,
+    numbered_streams,
+    stream_of,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -87,6 +97,8 @@ class Overview:
     Infinite where something of it is damaged."""
     repaired: int
     """Places in the text that were mended."""
+    misplaced: frozenset[tuple[float, int]]
+    """Start and correlation of what ran on the GPU at a time that cannot be: see `windows.misplaced`."""
     cuts: Mapping[tuple[float, int], float]
     """By start and correlation, how long what `windows.cut` cut lasts."""
 
@@ -135,6 +147,8 @@ class _Columns:
 def look_over(path: Path) -> Overview:
     """Raises BadTrace."""
     name = str(path)
+    if path.is_fifo():
+        raise BadTrace(f"{name} is a pipe, and a trace is read twice; write it to a file, and name that.")
     decoder = msgspec.json.Decoder(GlanceFile, strict=False)
     columns, head, repaired, any_events = _Columns(), Head(), 0, False
     places = []
@@ -239,6 +253,9 @@ def _judged(name: str, head: Head, columns: _Columns, read: tuple[Place, ...], r
     sorted_steps = sorted((float(starts[place]), -float(lasts[place]), said) for place, said in steps if sound[place])
     ranges = [(start, start - less, said) for start, less, said in sorted_steps]
     places = belongs(moments, ranges)
+    wrong = misplaced(moments, places)
+    off = frozenset(zip(moments.starts[wrong].tolist(), on_gpu[wrong, 1].tolist(), strict=True))
+    moments, places, on_gpu = moments.where(~wrong), places[~wrong], on_gpu[~wrong]
     cuts = cut(moments, places, on_gpu[:, 1])
     for place, lasts_now in cuts.items():
         moments.ends[place] = moments.starts[place] + lasts_now
@@ -254,6 +271,7 @@ def _judged(name: str, head: Head, columns: _Columns, read: tuple[Place, ...], r
         pieces=read,
         spans=tuple(_spans(columns, sound, firsts)),
         repaired=repaired,
+        misplaced=off,
         cuts={(float(moments.starts[place]), int(on_gpu[place, 1])): lasts_now for place, lasts_now in cuts.items()},
     )
 

@@ -10,7 +10,7 @@ import msgspec
 from undertorch.steps.traces.damage import can_be
 from undertorch.steps.traces.decoding import decoded
 from undertorch.steps.traces.errors import BadTrace
-from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Event, File, Head, Is, number
+from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Event, File, Head, Is, number, printable
 from undertorch.steps.traces.overview import Overview, correlation_of, look_over
 from undertorch.steps.traces.pieces import GZIP, again
 from undertorch.steps.traces.windows import Extent
@@ -73,8 +73,9 @@ class Trace:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file is a trace and no script: by its name, otherwise by how it begins."""
-    if path.name.endswith(SUFFIXES):
+    """Whether a file is a trace and no script: by its name, otherwise by how it begins. A pipe is taken for one, to be
+    refused: it cannot be read to see what it is."""
+    if path.name.endswith(SUFFIXES) or path.is_fifo():
         return True
     try:
         with path.open("rb") as file:
@@ -104,7 +105,8 @@ def read(path: Path, step: Extent | None = None, overview: Overview | None = Non
             if kind is Is.MEMORY:
                 allocations += _allocation(event, since, until)
             elif kind is not None and event.ph == "X":
-                if event.ts is None or event.dur is None or not can_be(event.ts, event.dur, known.middle):
+                off = kind in ON_GPU and _key(event) in known.misplaced
+                if off or event.ts is None or event.dur is None or not can_be(event.ts, event.dur, known.middle):
                     damaged.append(event)
                 elif event.ts <= until and event.ts + event.dur >= since and _belongs(event, kind, own):
                     negative += _unknown_where_negative(event)
@@ -122,7 +124,9 @@ def read(path: Path, step: Extent | None = None, overview: Overview | None = Non
         on_cpu=tuple(sorted(on_cpu, key=lambda one: (one.start, -one.end))),
         allocations=tuple(allocations),
         device=known.device,
-        gpu_name=next((each.name for each in known.head.devices if each.id == known.device and each.name), None),
+        gpu_name=next(
+            (printable(each.name) for each in known.head.devices if each.id == known.device and each.name), None
+        ),
         versions=_versions(known.head),
         rank=known.rank,
         world_size=None if known.head.distributed is None else known.head.distributed.world_size,
@@ -157,13 +161,18 @@ def _belongs(event: Event, kind: Is, own: frozenset[tuple[float, int]] | None) -
     """Whether it ran on the GPU for the step that is read, if on the GPU."""
     if own is None or kind not in ON_GPU:
         return True
-    return (event.ts, correlation_of(None if event.args is None else event.args.correlation)) in own
+    return _key(event) in own
+
+
+def _key(event: Event) -> tuple[float | None, int]:
+    """Start and correlation."""
+    return event.ts, correlation_of(None if event.args is None else event.args.correlation)
 
 
 def _seen(event: Event, kind: Is, start: float, lasts: float) -> Seen:
     return Seen(
         kind=kind,
-        name=event.name,
+        name=printable(event.name),
         start=start,
         end=start + lasts,
         lasts=lasts,

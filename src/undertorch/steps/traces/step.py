@@ -1,7 +1,7 @@
 """A Step from somebody's trace: one of its steps, measured, with what the file tells of it and what it does not."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from undertorch.records.totals import shares_us
 from undertorch.steps.ranks.intervals import Union
 from undertorch.steps.traces import kernels
 from undertorch.steps.traces.bounds import bound
-from undertorch.steps.traces.collectives import collectives
+from undertorch.steps.traces.collectives import collectives, is_of_collective
 from undertorch.steps.traces.damage import left_out
 from undertorch.steps.traces.fields import Is, number
 from undertorch.steps.traces.idle import idle_times
@@ -69,15 +69,21 @@ def see_trace(path: Path, gpu: Gpu | None = None, step: int | None = None) -> tu
 
 
 def see_rank(
-    path: Path, gpu: Gpu | None = None, step: int | None = None, beside: RankedStep | None = None
+    path: Path,
+    gpu: Gpu | None = None,
+    step: int | None = None,
+    beside: RankedStep | None = None,
+    overview: Overview | None = None,
+    among: Collection[int] = (),
 ) -> SeenTrace:
     """The same, with what joins it to other ranks' steps.
 
     `beside` is the step of another rank: of a trace of the same run it is this step that is shown, where it is there
-    and no other is asked for. Raises BadTrace.
+    and no other is asked for. `overview` is that of the file, where it was looked over already; `among` are the numbers
+    of the steps of which the one of median length is shown, of all where it has none of them. Raises BadTrace.
     """
-    overview = look_over(path)
-    chosen = _chosen(overview, step, beside)
+    overview = look_over(path) if overview is None else overview
+    chosen = _chosen(overview, step, beside, among)
     trace = read(path, chosen, overview)
     sheet = _sheet(trace) if gpu is None else gpu
     nest(trace.on_cpu)
@@ -92,18 +98,29 @@ def see_rank(
             clock_us=shown.start,
             collectives=collectives(joined, shown.on_gpu),
             world_size=trace.world_size,
+            lost_collectives=sum(is_of_collective(launch) for launch in _without_kernel(joined, shown)),
+            steady=shown.steady,
         )
     return SeenTrace(step=found, gpu=sheet, ranked=ranked)
 
 
-def _chosen(overview: Overview, step: int | None, beside: RankedStep | None) -> Extent:
+def steady_on_all(overviews: Sequence[Overview]) -> frozenset[int]:
+    """Numbers of the steps that follow another one in each of the files; none where these are no ranks of one run."""
+    ranks = {one.rank for one in overviews}
+    if len(overviews) < 2 or None in ranks or len(ranks) < len(overviews):
+        return frozenset()
+    steady = [{step.number for step in one.steps if step.steady} for one in overviews]
+    return frozenset(set.intersection(*steady))
+
+
+def _chosen(overview: Overview, step: int | None, beside: RankedStep | None, among: Collection[int]) -> Extent:
     if step is not None:
         return numbered(overview.steps, step, overview.name)
     if beside is not None and overview.rank not in (None, beside.rank):
         same = [one for one in overview.steps if one.number == beside.step.environment.step]
         if same:
             return same[0]
-    return median(overview.steps)
+    return median([one for one in overview.steps if one.number in among] or overview.steps)
 
 
 def _sheet(trace: Trace) -> Gpu:
@@ -291,17 +308,23 @@ def _time_with_line(ops: tuple[Op, ...], launches: tuple[Launch, ...]) -> float 
 
 
 def _lost(joined: Joined, window: Window) -> int:
+    """How many launches of the step have no kernel."""
+    return len(_without_kernel(joined, window))
+
+
+def _without_kernel(joined: Joined, window: Window) -> list[Seen]:
     """Launches of the step whose kernels are not there, neither whole nor damaged."""
     there = {event.correlation for event in joined.trace.on_gpu}
     there |= {number(event.args.correlation) for event in joined.trace.damaged if event.args is not None}
     begun = [launch for event in window.on_gpu if (launch := joined.launch_of(event)) is not None]
     if not begun:
-        return 0
+        return []
     first, last = min(one.start for one in begun), max(one.start for one in begun)
-    return sum(
-        first <= launch.start <= last and correlation not in there and any(word in launch.name for word in LAUNCHES)
+    return [
+        launch
         for correlation, launch in joined.launches.items()
-    )
+        if first <= launch.start <= last and correlation not in there and any(word in launch.name for word in LAUNCHES)
+    ]
 
 
 def _said(

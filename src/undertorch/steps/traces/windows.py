@@ -79,6 +79,15 @@ class Moments:
     streams: Array
     """A number for each stream."""
 
+    def where(self, some: Array) -> "Moments":
+        """Of some of it."""
+        return Moments(
+            starts=self.starts[some],
+            ends=self.ends[some],
+            launched=self.launched[some],
+            streams=self.streams[some],
+        )
+
 
 def stream_of(said: object, thread: object) -> object:
     """Of something on the GPU; its line in the trace where it does not say."""
@@ -146,6 +155,27 @@ def _before(starts: Array, places: Array, among: Array, wanted: Array, nothing: 
     ordered = among[np.argsort(starts[among], kind="stable")]
     at = np.searchsorted(starts[ordered], starts[wanted], side="right") - 1
     return np.where(at < 0, nothing, places[ordered][at])
+
+
+def misplaced(moments: Moments, places: Array) -> Array:
+    """Whether something is further from everything else of its step than all that lasts, where it cannot have run:
+    after what was launched later on the same stream, or before its own launch."""
+    found = np.zeros(len(places), bool)
+    for place in np.unique(places).tolist():
+        own = np.flatnonzero((places == place) & ~np.isnan(moments.launched))
+        if len(own) < 3:
+            continue
+        own = own[np.argsort(moments.starts[own], kind="stable")]
+        starts, ends = moments.starts[own], moments.ends[own]
+        last, first = int(own[-1]), int(own[0])
+        until = ends[:-1].max()
+        behind = own[:-1][moments.streams[own[:-1]] == moments.streams[last]]
+        later = (moments.launched[behind] > moments.launched[last]).any()
+        found[last] = starts[-1] - until > until - starts[0] and later
+        # By as much, since the clocks of CPU and GPU may differ a little.
+        early = min(starts[1], moments.launched[first]) - ends[0]
+        found[first] = early > ends[1:].max() - starts[1]
+    return found
 
 
 def cut(moments: Moments, places: Array, correlations: Array) -> dict[int, float]:
