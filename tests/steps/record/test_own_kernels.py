@@ -82,8 +82,8 @@ def test_registers_are_those_in_the_cubin_that_ptxas_writes(tmp_path):
     source.write_text(ptx)
     for name in ("one", "many"):
         cubin = tmp_path / f"{name}.cubin"
-        command = [programs()[0], "-arch=sm_90", "--entry", name, "-o", cubin, source]
-        subprocess.run(command, check=True)
+        told = ("-arch=sm_90", "--entry", name, "-o", cubin, source)
+        assert any(not subprocess.run([program, *told], check=False).returncode for program in programs())  # one takes this PTX
         found[name] = registers(cubin.read_bytes())
         assert resources(ptx, name, (9, 0)).registers == found[name]
     assert found["many"] > 24 > found["one"]
