@@ -83,7 +83,8 @@ def test_registers_are_those_in_the_cubin_that_ptxas_writes(tmp_path):
     for name in ("one", "many"):
         cubin = tmp_path / f"{name}.cubin"
         told = ("-arch=sm_90", "--entry", name, "-o", cubin, source)
-        assert any(not subprocess.run([program, *told], check=False).returncode for program in programs())  # one takes this PTX
+        # Triton's two know other versions of PTX each.
+        assert any(not subprocess.run([program, *told], check=False).returncode for program in programs())
         found[name] = registers(cubin.read_bytes())
         assert resources(ptx, name, (9, 0)).registers == found[name]
     assert found["many"] > 24 > found["one"]
