@@ -56,16 +56,17 @@ class TensorNumerics:
 
     def fused_sum(self, kind: str, depth: int, *, wmma: bool = False) -> FusedSum:
         """Of an instruction with `depth` products of a type."""
-        narrow_as_halves = self.multiplied_as(kind) != kind
-        kind = self.multiplied_as(kind)
-        terms = self.wmma_tf32_terms if wmma and kind == "tf32" else None
-        if narrow_as_halves:
+        factor = self.multiplied_as(kind)
+        terms = min(depth, self.bytes // BYTES[factor])
+        if factor != kind:
             terms = depth // 2
-        narrow = BYTES[kind] == 1 and self.narrow_fraction_bits is not None
+        elif wmma and kind == "tf32" and self.wmma_tf32_terms is not None:
+            terms = self.wmma_tf32_terms
+        narrow = BYTES[factor] == 1 and self.narrow_fraction_bits is not None
         bits = self.narrow_fraction_bits if narrow else self.fraction_bits
         assert bits is not None
         return FusedSum(
-            terms=terms or min(depth, self.bytes // BYTES[kind]),
+            terms=terms,
             fraction_bits=bits,
             kept_bits=self.narrow_kept_bits if narrow else 23,
         )

@@ -144,9 +144,8 @@ def _sum_of_halves(w: Lanes, value: str, source: Type) -> tuple[str, str]:
 def _float_to_float(w: Lanes, i: Instruction, to: Type, source: Type) -> None:
     value, t = w.source(i.sources[0], llvm(source)), llvm(to)
     mode = i.options.get("rounding", "rn")
-    if (
-        "ftz" in i.options and source.name == "f32" and to.name != "f16"
-    ):  # on the way to float16 an H200 flushes nothing
+    # On the way to float16 an H200 flushes nothing.
+    if "ftz" in i.options and source.name == "f32" and to.name != "f16":
         value = canonical(w, flushed(w, value), "float")
     if mode in WHOLE and source.bits == to.bits:
         value = _whole(w, value, source, mode)

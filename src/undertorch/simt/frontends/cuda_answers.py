@@ -3,11 +3,11 @@
 import contextlib
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from undertorch.gpus.device_properties import device_properties
 from undertorch.records import Gpu
 
 
@@ -94,7 +94,7 @@ class Nvtx:
 def answers(gpu: Gpu, capability: tuple[int, int]) -> dict[str, Any]:
     """The functions of `torch.cuda` that ask a device, by name. `capability`: of the code that the machine runs."""
     stream = Stream()
-    found = properties(gpu, capability)
+    found = device_properties(gpu, capability)
     return {
         "_lazy_init": lambda: None,
         "init": lambda: None,
@@ -121,29 +121,6 @@ def answers(gpu: Gpu, capability: tuple[int, int]) -> dict[str, Any]:
         "is_current_stream_capturing": lambda: False,
         **_random(),
     }
-
-
-def properties(gpu: Gpu, capability: tuple[int, int]) -> SimpleNamespace:
-    """The fields of cudaDeviceProp that torch shows."""
-    return SimpleNamespace(
-        name=gpu.full_name,
-        major=capability[0],
-        minor=capability[1],
-        total_memory=gpu.memory_bytes,
-        multi_processor_count=gpu.sms,
-        warp_size=gpu.warp_size,
-        max_threads_per_multi_processor=gpu.max_threads_per_sm,
-        max_threads_per_block=gpu.max_threads_per_block,
-        regs_per_multiprocessor=gpu.registers_per_sm,
-        shared_memory_per_block=gpu.shared_per_block,
-        shared_memory_per_block_optin=gpu.shared_per_block_optin,
-        shared_memory_per_multiprocessor=gpu.shared_per_sm,
-        L2_cache_size=gpu.l2_bytes,
-        clock_rate=int(gpu.boost_clock_mhz * 1000),
-        is_integrated=0,
-        is_multi_gpu_board=0,
-        gcnArchName=gpu.architecture,
-    )
 
 
 def _random() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from undertorch.gpus.device_properties import device_properties
 from undertorch.records import Gpu
 from undertorch.steps.record.fakes import only_gpu
 from undertorch.steps.record.notes import Notes
@@ -232,29 +233,10 @@ def _only_one(device: Any = None) -> None:
 
 def _properties(gpu: Gpu, capability: tuple[int, int]) -> SimpleNamespace:
     """The fields of cudaDeviceProp that torch shows."""
-    return SimpleNamespace(
-        name=gpu.full_name,
-        major=capability[0],
-        minor=capability[1],
-        total_memory=gpu.memory_bytes,
-        multi_processor_count=gpu.sms,
-        warp_size=gpu.warp_size,
-        max_threads_per_multi_processor=gpu.max_threads_per_sm,
-        max_threads_per_block=gpu.max_threads_per_block,
-        regs_per_multiprocessor=gpu.registers_per_sm,
-        shared_memory_per_block=gpu.shared_per_block,
-        shared_memory_per_block_optin=gpu.shared_per_block_optin,
-        shared_memory_per_multiprocessor=gpu.shared_per_sm,
-        L2_cache_size=gpu.l2_bytes,
-        clock_rate=int(gpu.boost_clock_mhz * 1000),
-        is_integrated=0,
-        is_multi_gpu_board=0,
-        gcnArchName=gpu.architecture,
-        uuid="00000000-0000-0000-0000-000000000000",
-        pci_bus_id=0,
-        pci_device_id=0,
-        pci_domain_id=0,
-    )
+    found = device_properties(gpu, capability)
+    found.uuid = "00000000-0000-0000-0000-000000000000"
+    found.pci_bus_id = found.pci_device_id = found.pci_domain_id = 0
+    return found
 
 
 def _random() -> dict[str, Any]:
