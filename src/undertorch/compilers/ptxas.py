@@ -15,7 +15,9 @@ from pathlib import Path
 
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
-"""As `ptxas -v` reports them, on the line of a kernel; one without static shared memory has no second."""
+BARRIERS = re.compile(r"used (\d+) barriers")
+SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+"""As `ptxas -v` reports them, of a kernel; one without static shared memory has no second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,18 @@ class Resources:
     """Per thread."""
     static_shared_bytes: int
     """Per block; what is asked for at the launch comes on top."""
+    barriers: int = 0
+    """Per block."""
+    stack_bytes: int = 0
+    """Per thread: local arrays, and what is spilled."""
+    spill_store_bytes: int = 0
+    """Per thread, in the kernel's text: in a loop as often as it runs."""
+    spill_load_bytes: int = 0
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Stored and loaded."""
+        return self.spill_store_bytes + self.spill_load_bytes
 
 
 @lru_cache(maxsize=256)
@@ -52,8 +66,15 @@ def resources(ptx: str, kernel: str, capability: tuple[int, int]) -> Resources |
             os.close(cubin)
         used = USED.search(done.stderr)
         if done.returncode == 0 and used is not None:
-            shared = SHARED.search(done.stderr)
-            return Resources(registers=int(used[1]), static_shared_bytes=int(shared[1]) if shared else 0)
+            shared, barriers, spills = (p.search(done.stderr) for p in (SHARED, BARRIERS, SPILLS))
+            return Resources(
+                registers=int(used[1]),
+                static_shared_bytes=int(shared[1]) if shared else 0,
+                barriers=int(barriers[1]) if barriers else 0,
+                stack_bytes=int(spills[1]) if spills else 0,
+                spill_store_bytes=int(spills[2]) if spills else 0,
+                spill_load_bytes=int(spills[3]) if spills else 0,
+            )
     return None
 
 

@@ -138,14 +138,27 @@ def extents(arguments: Sequence[object]) -> Iterator[Extent]:
         yield Extent(number=number, start=start, bytes=size, what=f"{dtype}, {several}{view}")
 
 
-def origins(program: Program, site: Site) -> list[Symbol]:
-    """Parameters and variables that the address of an access was computed from, through registers and not memory."""
+Computed = Mapping[str, Sequence[tuple[Operand, ...]]]
+"""Of each register what its values are computed from."""
+
+
+def computed(program: Program) -> Computed:
+    """Of a kernel's registers; what is loaded from memory is computed from nothing."""
     instructions = [i for block in program.flow.blocks for part in block.parts for i in part.instructions]
-    written: dict[str, list[tuple[Operand, ...]]] = {}
+    found: dict[str, list[tuple[Operand, ...]]] = {}
     for i in instructions:
         for result in _plain(i.results):
             if isinstance(result, Register) and (i.name != "ld" or i.options.get("space", "").startswith("param")):
-                written.setdefault(result.name, []).append(i.sources)
+                found.setdefault(result.name, []).append(i.sources)
+    return found
+
+
+def origins(program: Program, site: Site, registers: Computed | None = None) -> list[Symbol]:
+    """Parameters and variables that the address of an access was computed from, through registers and not memory.
+
+    `registers`: as `computed` gives them, for who asks for many accesses.
+    """
+    written = computed(program) if registers is None else registers
     found: list[Symbol] = []
     seen: set[str] = set()
     left = [o for o in _plain((*site.instruction.sources, *site.instruction.results)) if isinstance(o, Address)]

@@ -18,6 +18,12 @@ def computing(flow: Flow) -> frozenset[int]:
     return frozenset(found)
 
 
+def waiting(flow: Flow) -> frozenset[int]:
+    """Blocks of the other loops: what they run depends on when others come."""
+    loops = _loops([following(block, flow.blocks) for block in flow.blocks])
+    return frozenset[int]().union(*loops) - computing(flow)
+
+
 def _instructions(block: Block) -> list[Instruction]:
     return [i for part in block.parts for i in part.instructions]
 

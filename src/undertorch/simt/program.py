@@ -30,6 +30,8 @@ LEVELS = {"none": 0, "counters": 1, "events": 2}
 class Program:
     """One kernel at one level of instrumentation."""
 
+    text: str
+    """Of the whole file."""
     module: Module
     digest: str
     name: str
@@ -149,6 +151,7 @@ def prepare(text: str, kernel: str, instrument: str, numerics: TensorNumerics | 
     )
     sites = list_sites(laid_out)
     program = Program(
+        text=text,
         module=module,
         digest=digest,
         name=kernel,

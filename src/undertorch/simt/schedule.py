@@ -27,6 +27,7 @@ from undertorch.simt.runtime.buffers import aligned
 from undertorch.simt.runtime.heap import Heap
 from undertorch.simt.runtime.layout import BLOCK, CONTEXT, COPY, EVENT, SITE, SLOTS, WARP, WARP_STATE
 from undertorch.simt.standstill import QUIET, Standstill, can_be_told, contents
+from undertorch.simt.waiting import deadlock
 
 Array = np.ndarray[Any, Any]
 CHUNK = 1024
@@ -381,40 +382,9 @@ class HostThread:
         return fault(program, given, site, thread, kind, what)
 
     def _deadlock(self, held: deque[Resident], why: str) -> Deadlock:
-        waiting: list[str] = []
-        for resident in held:
-            for n in range(self.schedule.warps):
-                waiting += self._waits(resident, n)
-        shown = "; ".join(waiting[:8]) + (f"; and {len(waiting) - 8} more" if len(waiting) > 8 else "")
-        return Deadlock(f"{self.schedule.program.name}: deadlock: {why}: {shown}.", tuple(waiting))
-
-    def _waits(self, resident: Resident, n: int) -> list[str]:
-        """Who of a warp waits where, grouped."""
-        state, warp = resident.state[0], self._warp(resident.warps, n)
-        groups: dict[tuple[int, int], list[int]] = {}
-        for lane in range(WARP):
-            pc = int(warp["pc"][lane])
-            if pc != layout.EXITED:
-                groups.setdefault((pc, int(warp["barrier"][lane]) if pc >= layout.WAITING else -1), []).append(lane)
-        ctaid = ", ".join(str(int(i)) for i in state["ctaid"])
-        return [
-            f"block ({ctaid}) warp {n} lanes {ranges(lanes)} {self._where(state, pc, barrier)}"
-            for (pc, barrier), lanes in groups.items()
-        ]
-
-    def _where(self, state: Any, pc: int, barrier: int) -> str:
-        blocks = self.schedule.program.flow.blocks
-        if pc >= layout.WAITING:
-            before = blocks[(pc & layout.PC_MASK) - 1].end
-            row = state["barriers"][barrier]
-            of = int(row["expected"]) or self.schedule.threads_per_block - int(state["exited"])
-            return f"wait at barrier {barrier} ({int(row['arrived'])} of {of} threads came){line_of(before)}"
-        block = blocks[pc & layout.PC_MASK]
-        first = block.parts[0].instructions[0] if block.parts else block.end
-        word = "wait for lanes of their mask" if pc >= layout.PARKED else "run"
-        if pc >= layout.PARKED and first is not None and first.name != "bar.warp.sync":
-            word += f", which have to come to this {first.name}"
-        return f"{word}{line_of(first)}"
+        s = self.schedule
+        blocks = [(r.state[0], [self._warp(r.warps, n) for n in range(s.warps)]) for r in held]
+        return deadlock(s.program, s.threads_per_block, blocks, why)
 
     # -- what native code asks for
 
@@ -475,23 +445,3 @@ def resident_blocks(gpu: Gpu, threads: int, shared: int) -> int:
     shared += gpu.shared_reserved_per_block
     by_shared = gpu.shared_per_sm // shared if shared else gpu.max_blocks_per_sm
     return max(1, min(by_threads, by_shared, gpu.max_blocks_per_sm)) * gpu.sms
-
-
-def line_of(instruction: Any) -> str:
-    """` at FILE:LINE` of an instruction, as far as it is known."""
-    if instruction is None:
-        return ""
-    if instruction.place is None:
-        return f" at PTX line {instruction.text_line}"
-    return f" at {instruction.place.file}:{instruction.place.line}"
-
-
-def ranges(numbers: list[int]) -> str:
-    """`0-3, 7`."""
-    out: list[list[int]] = []
-    for n in numbers:
-        if out and n == out[-1][1] + 1:
-            out[-1][1] = n
-        else:
-            out.append([n, n])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)

@@ -7,7 +7,8 @@ not); which are, ptxas says: tests/golden/ptx_forms.json.gz, made by benchmarks/
 from dataclasses import dataclass
 from itertools import product
 
-from undertorch.simt.ptx.opcodes import COMPARE, FLOAT, HALF, INTEGER, LOGIC, MOVE, NAMED, PIECE, SETS, match
+from undertorch.simt.ptx.forms import NAMED, PIECE, SETS
+from undertorch.simt.ptx.opcodes import COMPARE, FLOAT, HALF, INTEGER, LOGIC, MOVE, match
 
 APART = {"cvta", "cvtato", "isspacep"}
 """Rows of MOVE that speak of addresses: memory.py has them."""

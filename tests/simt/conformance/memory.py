@@ -10,7 +10,8 @@ import numpy as np
 
 from simt.conformance.cases import HEAD, Case, patterned
 from simt.conformance.forms import choices, width
-from undertorch.simt.ptx.opcodes import MEMORY, MOVE, NAMED, PIECE, match
+from undertorch.simt.ptx.forms import NAMED, PIECE
+from undertorch.simt.ptx.opcodes import MEMORY, MOVE, match
 
 NEUTRAL = {"order", "scope", "cop", "hint"}
 HINTS = ["L1::no_allocate", "L1::evict_last", "L2::128B", "L2::evict_last", "L2::cache_hint", "unified"]

@@ -286,8 +286,9 @@ def _scan(spans: dict[str, tuple[int, int]], widths: dict[str, int]) -> tuple[di
         size = 32 * bits // 8
         free: list[int] = []
         active: list[tuple[int, int]] = []
+        # In an order that is the same in every process: code of one kernel may come from several, by the store.
         for name, (start, end) in sorted(
-            ((n, s) for n, s in spans.items() if widths[n] == bits), key=lambda item: item[1]
+            ((n, s) for n, s in spans.items() if widths[n] == bits), key=lambda item: (item[1], item[0])
         ):
             for finished in [a for a in active if a[0] < start]:
                 active.remove(finished)

@@ -40,6 +40,8 @@ class Setting:
     """How tensor cores add: `fast`, or `exact` as on this GPU (simt/numerics.py)."""
     all_configs: bool = False
     """Whether Triton's autotuners run every configuration that fits, and not the first one only."""
+    launched_by: Callable[..., Result] = field(default=launch, compare=False, repr=False)
+    """What runs a launch: `simt.launch`, or something of its signature that looks on while it does (checks/)."""
     launches: deque[Result] = field(default_factory=lambda: deque(maxlen=KEPT), compare=False, repr=False)
     """What the last launches left, in order: those of Triton's kernels and inside operators too."""
 
@@ -241,7 +243,7 @@ def _launched(sized: Sized, arguments: tuple[object, ...], reachable: Sequence[o
             file.text, name, sized.grid, sized.block, sized.dynamic_shared, arguments, modules=file.modules
         )
     setting = CURRENT.get() or file.default
-    result = launch(
+    result = setting.launched_by(
         file.text,
         name,
         sized.grid,

@@ -15,9 +15,10 @@ from undertorch.simt.errors import BadLaunch
 from undertorch.simt.frontends.kernels import Setting
 from undertorch.simt.frontends.torch_op import without_values
 from undertorch.simt.frontends.triton.arguments import flattened
+from undertorch.simt.frontends.triton.calls import with_calls
 from undertorch.simt.frontends.triton.reach import reachable
 from undertorch.simt.frontends.true_devices import true_devices
-from undertorch.simt.launch import Memory, launch
+from undertorch.simt.launch import Memory
 from undertorch.simt.program import parsed
 
 
@@ -68,7 +69,7 @@ class Launcher:
                 f"Triton kept no PTX of {self._metadata.name}: unset TRITON_STORE_BINARY_ONLY, which the machine needs."
             )
         function = getattr(self._source, "fn", None)
-        text = Path(path).read_text()
+        text = with_calls(Path(path).read_text())
         return text if function is None else _placed(text, function.fn.__code__.co_filename)
 
     def __call__(
@@ -99,7 +100,7 @@ class Launcher:
         given = [value for _, value in named]
         parameters = len(parsed(self._ptx)[0].functions[metadata.name].parameters)
         given += self._scratch(grid, stream)[: parameters - len(given)]
-        result = launch(
+        result = setting.launched_by(
             self._ptx,
             metadata.name,
             grid,

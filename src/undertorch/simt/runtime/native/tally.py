@@ -88,6 +88,7 @@ def tally(warp: Warp, site: Site, each: P[i64], mask: i32, phase: i32, size: i32
         least = widen(i64, ideal_wavefronts(mask, size))
     else:
         units = widen(i64, distinct((where + splat(site.delta)) >> 5, mask))
+    least = select(units < least, units, least)
     keep_pattern(site, each, mask)
     site.pattern_phase = phase
     site.pattern_units = units
@@ -104,14 +105,8 @@ def passes_of(size: i32) -> i32:
 
 
 def ideal_wavefronts(mask: i32, size: i32) -> i32:
-    """Of addresses without conflicts: a pass for each group of lanes that 128 bytes hold."""
-    total = 0
-    passes = passes_of(size)
-    lanes_of_pass = 32 // passes
-    for group in range(passes):
-        if ((mask >> (group * lanes_of_pass)) & first_lanes(lanes_of_pass)) != 0:
-            total += 1
-    return total
+    """128 bytes each."""
+    return (population(mask) * size + 127) >> 7
 
 
 def first_lanes(count: i32) -> i32:
@@ -120,28 +115,55 @@ def first_lanes(count: i32) -> i32:
 
 
 def wavefronts(offsets: V[i64], mask: i32, size: i32) -> i32:
-    """Each pass takes as many wavefronts as the most distinct words that fall into one bank (of the pass's width)."""
+    """Each pass takes as many wavefronts as the most distinct words that fall into one bank (of the pass's width).
+
+    Pairs of passes are one where the warp's lanes share addresses by neighbours (checks/banks.py: how that was found).
+    """
     passes = passes_of(size)
-    lanes_of_pass = 32 // passes
     shift = 2
     if size > 4:
         shift = trailing_zeros(size)
     words = offsets >> splat(widen(i64, shift))
+    if passes == 1:
+        return busiest(words, mask, 32)
     each = array(i64, 32)
     store(each, words)
+    banks = 32 // passes
+    lanes_of_pass = banks
+    if shared_by(each, mask, 1) or shared_by(each, mask, 2):
+        lanes_of_pass = 2 * banks
     total = 0
-    for group in range(passes):
-        left = mask & (first_lanes(lanes_of_pass) << (group * lanes_of_pass))
-        banks = array(i32, 32)
-        most = 0
-        while left != 0:
-            word = each[trailing_zeros(left)]
-            left = left & ~bits(words == splat(word))
-            bank = narrow(i32, word) & (lanes_of_pass - 1)
-            banks[bank] += 1
-            most = select(banks[bank] > most, banks[bank], most)
-        total += most
+    for group in range(32 // lanes_of_pass):
+        total += busiest(words, mask & (first_lanes(lanes_of_pass) << (group * lanes_of_pass)), banks)
     return total
+
+
+def shared_by(each: P[i64], mask: i32, distance: i32) -> i1:
+    """Whether each lane's address is that of the lane whose number differs in one bit, where that one is active."""
+    same = widen(i1, 1)
+    left = mask
+    while left != 0:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        if ((mask >> (lane ^ distance)) & 1) != 0:
+            same = same and (each[lane] == each[lane ^ distance])
+    return same
+
+
+def busiest(words: V[i64], mask: i32, count: i32) -> i32:
+    """The most distinct words in one of `count` banks."""
+    each = array(i64, 32)
+    store(each, words)
+    left = mask
+    banks = array(i32, 32)
+    most = 0
+    while left != 0:
+        word = each[trailing_zeros(left)]
+        left = left & ~bits(words == splat(word))
+        bank = narrow(i32, word) & (count - 1)
+        banks[bank] += 1
+        most = select(banks[bank] > most, banks[bank], most)
+    return most
 
 
 def distinct(keys: V[i64], mask: i32) -> i32:
