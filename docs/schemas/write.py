@@ -1,10 +1,10 @@
-"""Writes the JSON Schemas of `undertorch see --json` and `compare --json` beside this file: `make schema`."""
+"""Writes the JSON Schemas of `undertorch see`, `compare` and `check --json` beside this file: `make schema`."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from undertorch.records import comparison_files, files
+from undertorch.records import checked_files, comparison_files, files
 
 FOLDER = Path(__file__).parent
 
@@ -23,3 +23,4 @@ def write(command: str, version: int, described: str, schema: dict[str, Any]) ->
 if __name__ == "__main__":
     write("see", files.SCHEMA, "One step, or a list with one a GPU.", files.schema())
     write("compare", comparison_files.SCHEMA, "What changed, a GPU each.", comparison_files.schema())
+    write("check", checked_files.SCHEMA, "Kernels that were checked, with their findings.", checked_files.schema())

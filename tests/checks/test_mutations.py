@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from undertorch.checks.check import Watch, findings, merged
+from undertorch.checks.barriers import check_barriers
+from undertorch.checks.check import Watch, merged
+from undertorch.checks.memory import check_memory
+from undertorch.checks.races import check_races
 from undertorch.gpus import find
 from undertorch.simt import Deadlock, Fault, launch
 
@@ -97,7 +100,9 @@ def found(kernel, text):
                    patience=0.3)  # fmt: skip
         except (Fault, Deadlock) as error:
             ended_by = error
-        out |= {finding.kind for finding in merged(findings(watch.told(ended_by)))}
+        told = watch.told(ended_by)
+        said = [finding for check in (check_races, check_barriers, check_memory) for finding in check(told)]
+        out |= {finding.kind for finding in merged(said)}
     return out
 
 

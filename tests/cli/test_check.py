@@ -35,12 +35,12 @@ def test_a_race_is_shown_with_both_lines_and_the_exit_status_is_1(kernel, capsys
     assert "kernel.cu:3: error: race-shared:" in shown
     assert "3 │     s[threadIdx.x] = x[threadIdx.x];" in shown
     assert "7 │     x[threadIdx.x] = s[63 - threadIdx.x];" in shown
-    assert "remedy  put __syncthreads() between line 3 and line 7" in shown
+    assert "remedy    put __syncthreads() between line 3 and line 7" in shown
 
 
 def test_a_clean_kernel_takes_one_line(kernel, capsys):
     assert run(["check", kernel, *ASKED, "--option=-DMENDED"]) == 0
-    assert capsys.readouterr().out == "k [1] × [64]: nothing found (A100-80GB).\n"
+    assert capsys.readouterr().out == "k [1] × [64]: nothing found (sm_80 code as on A100-80GB).\n"
 
 
 def test_json_goes_to_a_file_or_to_standard_output(kernel, capsys, tmp_path):
@@ -84,7 +84,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(kernel, capsys, given, said
 def test_what_is_no_kernel_file(tmp_path, capsys):
     assert run(["check", str(tmp_path / "none.cu")]) == 2
     assert "cannot be read: No such file" in capsys.readouterr().err
-    other = tmp_path / "kernel.py"
+    other = tmp_path / "kernel.txt"
     other.write_text("")
     assert run(["check", str(other)]) == 2
-    assert "check takes CUDA C++ (.cu) and PTX (.ptx)" in capsys.readouterr().err
+    assert "check takes a script (train.py), a pytest file" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 // launch: --grid 2 --block 32,8 --arg f32[512] --arg f32[512]=empty
 // A tile is stored by rows and loaded by columns.
 __global__ void convert(const float* x, float* y) {
-    __shared__ float tile[8][33];
+    __shared__ float tile[8][36];
     int tx = threadIdx.x, ty = threadIdx.y, t = ty * 32 + tx;
     tile[ty][tx] = x[blockIdx.x * 256 + t];  // <- write
 #ifdef MENDED

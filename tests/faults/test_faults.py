@@ -12,6 +12,7 @@ import pytest
 from undertorch.checks.arguments import arguments
 from undertorch.checks.check import check
 from undertorch.compilers.nvrtc import compile_cuda, nvrtc_version
+from undertorch.compilers.ptxas import resources
 from undertorch.gpus import find
 from undertorch.records import Checked, FindingKind, Severity
 from undertorch.simt.frontends.kernels import KernelFile, Setting
@@ -49,9 +50,18 @@ def checked(path: Path, *options: str, seeds: int = 1) -> Checked:
                  source_name=path.name)  # fmt: skip
 
 
+def a_ptxas_compiles(path: Path) -> bool:
+    """Occupancy needs one: that of a toolkit, or Triton's."""
+    file = KernelFile(text=compile_cuda(path.read_text(encoding="utf-8"), name=path.name),
+                      default=Setting(gpu=find("A100-80GB")))  # fmt: skip
+    return resources(file.text, file.kernels[0], (8, 0)) is not None
+
+
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
 def test_the_fault_is_found_at_its_lines(path: Path):
     kind, severity, _, marked = stated(path)
+    if kind in {"occupancy", "spill", "tail-wave"} and not a_ptxas_compiles(path):
+        pytest.skip("no ptxas here knows the PTX's version")
     found = checked(path)
     if kind == "none":
         assert found.findings == ()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steps_by_hand import OPS, STEP, kernel, launch, with_launches
-from undertorch.records import Phase
+from undertorch.records import Kind, Phase
 from undertorch.records.totals import busy_us, lines, phases_us, shares_us, source_line, source_rows
 
 
@@ -21,6 +21,43 @@ def test_time_that_two_streams_share_counts_at_the_launch_that_began_first():
     launches = [run(0, 10), run(5, 15, stream=13), run(6, 2), run(30, 1)]
     assert shares_us(launches) == [10, 10, 0, 1]
     assert busy_us(launches) == 21
+
+
+def collective(start, time, device=0):
+    return launch(kernel("nccl", Kind.COLLECTIVE), (0,), Phase.COMMUNICATE, start, time, stream=20, device=device)
+
+
+def test_a_collective_has_the_time_in_which_nothing_else_runs():
+    """It lasts 0–100, and 20–50 and 70–120 compute: 40 are its own, though it began first; of another, 90–130, 10."""
+    launches = [collective(0, 100), run(20, 30), run(70, 50), collective(90, 40)]
+    assert shares_us(launches) == [40, 30, 50, 10]
+    assert busy_us(launches) == 130
+
+
+def test_compute_on_another_device_takes_nothing_from_a_collective():
+    assert shares_us([collective(0, 10), run(2, 5, device=1)]) == [10, 5]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20), st.booleans(), st.integers(0, 1)), max_size=12))
+def test_shares_are_what_a_count_of_every_microsecond_gives(spans):
+    """Whole microseconds on two devices: each that anything covers is one launch's, a collective's only where no other
+    kernel runs; among those the first to begin."""
+    launches = [(collective if comm else run)(start, time, device=device) for start, time, comm, device in spans]
+    counted = [0] * len(launches)
+    for device in (0, 1):
+        for moment in range(60):
+            there = [
+                (comm, start, place)
+                for place, (start, time, comm, on) in enumerate(spans)
+                if on == device and start <= moment < start + time
+            ]
+            if there:
+                counted[min(there)[2]] += 1
+    found = shares_us(launches)
+    assert sum(found) == sum(counted)
+    for comm in (False, True):
+        mine = [place for place, one in enumerate(spans) if one[2] is comm]
+        assert sum(found[place] for place in mine) == sum(counted[place] for place in mine)
 
 
 def test_the_order_given_does_not_matter_to_the_shares():

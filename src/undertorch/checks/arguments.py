@@ -37,6 +37,25 @@ def arguments(specs: Sequence[str], seed: int = 0) -> Arguments:
     return Arguments(values=values, empty=tuple(n for n, spec in enumerate(specs) if spec.endswith("=empty")))
 
 
+def named_arguments(specs: Sequence[str], seed: int = 0) -> tuple[list[object], dict[str, object]]:
+    """Values of specs of which some name their parameter: `f32[64]`, `BLOCK=128`, `x=f32[64]=ones`.
+
+    Raises BadArgument.
+    """
+    random = np.random.default_rng(seed)
+    given: list[object] = []
+    named: dict[str, object] = {}
+    for spec in specs:
+        found = re.fullmatch(r"([A-Za-z_]\w*)=(.+)", spec)
+        if found is not None:
+            named[found[1]] = argument(found[2], random)
+        elif named:
+            raise BadArgument(f"--arg {spec}: it stands behind one with a name; give those without first.")
+        else:
+            given.append(argument(spec, random))
+    return given, named
+
+
 def argument(spec: str, random: np.random.Generator) -> object:
     """One argument. Raises BadArgument."""
     if spec.lower() in {"none", "null"}:

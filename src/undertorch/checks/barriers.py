@@ -8,12 +8,13 @@ from undertorch.checks import layout
 from undertorch.checks.told import Told
 from undertorch.records import Finding, FindingKind, Place, Severity
 from undertorch.simt.errors import Deadlock
-from undertorch.simt.schedule import ranges
+from undertorch.simt.waiting import ranges
 
 if TYPE_CHECKING:
     import numpy as np
 
-LINE_OF = re.compile(r" at (?:PTX line (\d+)|(.+?):(\d+))")
+LINE_OF = re.compile(r".* at (?:PTX line (\d+)|(.+?):(\d+))")
+"""The last place that a text names: `… lanes 0-31 wait at barrier 1 at file.cu:4`."""
 
 
 def check_barriers(told: Told) -> Iterator[Finding]:

@@ -7,23 +7,31 @@ from typing import Any
 
 import numpy as np
 
+from undertorch.checks.banks import check_banks
 from undertorch.checks.barriers import check_barriers
+from undertorch.checks.coalescing import check_coalescing
 from undertorch.checks.detector import Detector
+from undertorch.checks.divergence import check_divergence
+from undertorch.checks.local import LocalMemory, check_local
 from undertorch.checks.memory import check_memory
+from undertorch.checks.occupancy import check_occupancy
 from undertorch.checks.races import check_races
+from undertorch.checks.samples import Samples
 from undertorch.checks.told import Told, demangled, names_of
 from undertorch.records import Checked, Finding, FindingKind, Gpu, Severity
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import BadLaunch, Deadlock, Fault
+from undertorch.simt.events import counters
 from undertorch.simt.faults import extents
 from undertorch.simt.frontends.kernels import SOURCE_NAME, Kernel
 from undertorch.simt.frontends.pointers import check_pointers
-from undertorch.simt.launch import Dim, Memory, launch, three
+from undertorch.simt.launch import Dim, Memory, Result, launch, three
 from undertorch.simt.schedule import Schedule
 
 RACES = {FindingKind.RACE_SHARED, FindingKind.RACE_GLOBAL}
 Check = Callable[[Told], Iterable[Finding]]
-CHECKS: tuple[Check, ...] = (check_races, check_barriers, check_memory)
+CHECKS: tuple[Check, ...] = (check_races, check_barriers, check_memory, check_local, check_banks, check_coalescing,
+                             check_divergence, check_occupancy)  # fmt: skip
 """Each looks at all that a launch told."""
 
 
@@ -52,7 +60,7 @@ def check(
         check_pointers(kernel.name, arguments)
     sources = {} if source is None else {source_name: source}
     found: list[Finding] = []
-    saved = list(_contents(arguments))
+    saved = list(contents(arguments))
     told: Told | None = None
     for seed in range(seeds):
         for now, before in saved if seed else ():
@@ -63,6 +71,7 @@ def check(
     assert told is not None
     return Checked(
         kernel=demangled(kernel.name),
+        file=told.file(),
         grid=three(grid, "grid"),
         block=three(block, "block"),
         gpu=gpu.name,
@@ -86,28 +95,37 @@ def run(
     sources: dict[str, str],
 ) -> Told:
     """One launch, watched. Its global variables are fresh: it is the first of its file."""
-    watch = Watch([(e.start, e.bytes) for e in extents(arguments) if e.number in empty])
+    spans = [(e.start, e.bytes) for e in extents(arguments) if e.number in empty]
+    _, told = watched(
+        kernel.file.text,
+        kernel.name,
+        grid,
+        block,
+        arguments,
+        gpu=gpu,
+        dynamic_shared=dynamic_shared,
+        seed=seed,
+        memory=Memory(),
+        sources=sources,
+        names=names_of(sources, kernel.name),
+        empty=spans,
+    )
+    return told
+
+
+def watched(*arguments: Any, empty: Sequence[tuple[int, int]] = (), **settings: Any) -> tuple[Result | None, Told]:
+    """A launch (simt.launch's arguments, but for what looks on), and what it told. None: a fault or deadlock ended it.
+
+    `empty`: address and bytes of memory that holds nothing at first.
+    """
+    watch = Watch(empty)
+    result: Result | None = None
     ended_by: Fault | Deadlock | None = None
     try:
-        launch(
-            kernel.file.text,
-            kernel.name,
-            grid,
-            block,
-            arguments,
-            gpu=gpu,
-            dynamic_shared=dynamic_shared,
-            instrument="events",
-            seed=seed,
-            memory=Memory(),
-            sources=sources,
-            names=names_of(sources, kernel.name),
-            on_start=watch.start,
-            on_events=watch.take,
-        )
+        result = launch(*arguments, **settings, instrument="events", on_start=watch.start, on_events=watch.take)
     except (Fault, Deadlock) as error:
         ended_by = error
-    return watch.told(ended_by)
+    return result, watch.told(ended_by)
 
 
 @dataclass(slots=True)
@@ -117,22 +135,33 @@ class Watch:
     empty: Sequence[tuple[int, int]] = ()
     """Address and bytes of buffers that hold nothing at first."""
     detector: Detector | None = None
+    samples: Samples | None = None
+    local: LocalMemory | None = None
 
     def start(self, schedule: Schedule) -> None:
         """Before the first block. Raises BadLaunch for a launch whose rows would come out of order."""
         if schedule.threads != 1:
             raise BadLaunch("check needs the launch in order: on one thread of the host.")
         self.detector = Detector(schedule, self.empty)
+        self.samples = Samples(len(schedule.program.by_number))
+        self.local = LocalMemory(schedule.program.local_bytes)
 
     def take(self, rows: "np.ndarray[Any, Any]", sites: Sequence[Site]) -> None:
         """Rows of events."""
         assert self.detector is not None
+        assert self.samples is not None
+        assert self.local is not None
+        self.samples.take(rows)
+        self.local.take(rows, sites)
         self.detector.take(rows, sites)
 
     def told(self, ended_by: Fault | Deadlock | None = None) -> Told:
         """What the launch told, after its end."""
         assert self.detector is not None
+        assert self.samples is not None
+        assert self.local is not None
         schedule = self.detector.schedule
+        blocks, sites = schedule.counts()
         return Told(
             program=schedule.program,
             given=schedule.given,
@@ -141,6 +170,11 @@ class Watch:
             pairs=self.detector.collect(),
             flags=[int(f) for f in self.detector.facts["flags"]],
             ended_by=ended_by,
+            gpu=schedule.gpu,
+            counters=counters(schedule.program, blocks, sites),
+            blocks=[(int(times), int(lanes)) for times, lanes in blocks],
+            samples=self.samples,
+            local=self.local.reads,
         )
 
 
@@ -172,7 +206,7 @@ def merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(told, key=lambda f: (order.index(f.severity), f.place.file, f.place.line, f.kind)))
 
 
-def _contents(arguments: Sequence[object]) -> "Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]":
+def contents(arguments: Sequence[object]) -> "Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]":
     """The bytes of each argument that is memory, and a copy of them."""
     import ctypes
 

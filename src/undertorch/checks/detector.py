@@ -3,7 +3,7 @@
 import ctypes
 import hashlib
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,8 @@ from undertorch.simt.codegen.objects import linker
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import BadLaunch
 from undertorch.simt.events import EventKind
+from undertorch.simt.faults import Given, computed, extents, origins
+from undertorch.simt.program import Program
 from undertorch.simt.runtime import layout as machine_layout
 from undertorch.simt.runtime.layout import BARRIERS, READ_ONLY, WARP
 from undertorch.simt.schedule import Schedule
@@ -114,9 +116,12 @@ class Detector:
         Buffers that overlap, as views of one array do, are one region: each byte has one shadow.
         """
         spans: list[list[int]] = []
+        only_read = [*unwritten(self.schedule.program, self.schedule.given)]
         for buffer in sorted(self.schedule.buffers, key=lambda row: int(row["base"])):
             start, size = int(buffer["base"]), int(buffer["bytes"])
             if not size or int(buffer["flags"]) & READ_ONLY:
+                continue
+            if (start, size) in only_read and (start, size) not in self.empty:
                 continue
             if spans and start < spans[-1][1]:
                 spans[-1][1] = max(spans[-1][1], start + size)
@@ -231,6 +236,27 @@ class Detector:
                 stride = int(region["stride"]) // 4
                 return shadow.words()[MARGIN // 4 :], (at - (base & ~3)) // 4 + (PLANES - 1) * stride
         raise BadLaunch(f"{at:#x} lies in no buffer: a mistake in undertorch.")
+
+
+def unwritten(program: Program, given: Given) -> Iterator[tuple[int, int]]:
+    """Address and bytes of arguments that no store's address is computed from, and that overlap with none that is.
+
+    Nothing where it is not known what a store writes to, because its pointer came out of memory.
+    """
+    spans = list(extents(given.arguments))
+    names = [parameter.name for parameter in program.flow.function.parameters]
+    stores = [site for site in program.by_number if site.writes and site.space in {"global", "generic"}]
+    written: set[int] = set()
+    registers = computed(program)
+    for site in stores:
+        found = {names.index(o.name) if o.name in names else -1 for o in origins(program, site, registers)}
+        if not found & {-1, *(e.number for e in spans)}:
+            return
+        written |= found
+    reached = [e for e in spans if e.number in written]
+    for one in spans:
+        if not any(e.start < one.start + one.bytes and one.start < e.start + e.bytes for e in reached):
+            yield one.start, one.bytes
 
 
 def planes(size: int) -> tuple[Reserved, int]:

@@ -1,5 +1,6 @@
 """Memory: accesses outside of what a launch was given, misaligned ones, and reads of what nobody wrote."""
 
+import re
 from collections.abc import Iterator
 
 from undertorch.checks import layout
@@ -45,6 +46,11 @@ def _fault(told: Told, fault: Fault) -> Finding:
         Severity.ERROR,
         place,
         message=f"{words.get(fault.kind, fault.kind)}; the launch ended here.",
-        evidence=said,
+        evidence=_without_host(said),
         remedy=REMEDIES[fault.kind],
     )
+
+
+def _without_host(said: str) -> str:
+    """Without the host's address, another one in each run, and without the PTX that stands behind."""
+    return re.sub(r" at 0x[0-9a-f]+ of global memory", " of global memory", re.sub(r" \([^()]*;\)\.$", "", said))

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 from undertorch.checks import layout
 from undertorch.checks.layout import OTHER_BLOCK, SAME_WARP
+from undertorch.checks.replicas import is_of_replicas
 from undertorch.checks.told import Told
+from undertorch.checks.words import TRITON
 from undertorch.records import Finding, FindingKind, Place, Severity
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ def check_races(told: Told) -> Iterator[Finding]:
     for pair in told.pairs:
         kind = int(pair["kind"])
         if all(_inside_cooperative_groups(told, int(pair[name])) for name in ("first", "second")):
+            continue
+        if kind == layout.RACE and told.words is TRITON and is_of_replicas(told, pair):
             continue
         if kind in {layout.RACE, layout.PARTIAL}:
             yield _race(told, pair, partial=kind == layout.PARTIAL)
@@ -36,19 +40,23 @@ def _race(told: Told, pair: "np.void", *, partial: bool) -> Finding:
     flags = [told.flags[int(pair[name])] for name in ("first", "second")]
     place, other = sorted((first, second), key=lambda p: (p.file, p.line, p.column or 0))
     kind = FindingKind.RACE_SHARED if shared else FindingKind.RACE_GLOBAL
-    between = ("lanes of one warp", "warps of one block", "blocks")[int(pair["level"])]
+    block = told.words.block
+    between = ("lanes of one warp", f"warps of one {block}", f"{block}s")[int(pair["level"])]
     word = "warp-level race" if int(pair["level"]) == SAME_WARP else "race"
     what = "in shared memory" if shared else "in global memory"
     both = "two writes" if all(f & layout.WRITES for f in flags) else "a write and a read"
     message = f"{word} {what}: {both} of the same bytes by {between}, and nothing orders them"
     if same:
         message += "; all write the same value"
+    together = told.words is TRITON and int(pair["level"]) == SAME_WARP and not all(f & layout.WRITES for f in flags)
+    if together:
+        message += "; Triton lets the lanes of a warp run together, and on no GPU so far this goes wrong"
     if partial:
         kind = FindingKind.RACE_PARTIAL
         message = f"atomic accesses by {between} overlap in part, which is no atomic access at all"
     return told.finding(
         kind,
-        Severity.NOTE if same else Severity.ERROR,
+        Severity.NOTE if same or together else Severity.ERROR,
         place,
         other=other,
         count=int(pair["count"]),
@@ -64,7 +72,11 @@ def _evidence(told: Told, pair: "np.void", flags: list[int]) -> str:
     who = [told.thread(int(pair[f"{name}_thread"])) for name in ("first", "second")]
     said = []
     for n in range(2):
-        of = f" of {told.block_named(blocks[n])}" if n == 0 or blocks[0] != blocks[1] else " of the same block"
+        of = (
+            f" of {told.block_named(blocks[n])}"
+            if n == 0 or blocks[0] != blocks[1]
+            else f" of the same {told.words.block}"
+        )
         memory = told.memory(pair) if n == 0 else "it"
         said.append(f"{who[n]}{of} {_verb(flags[n])} {memory} at {told.line(places[n])}")
     late = ", a copy that nobody had waited for" if int(pair["pending"]) else ""
@@ -87,7 +99,7 @@ def _remedy(told: Told, pair: "np.void", first: Place, second: Place, flags: lis
     if int(pair["shared"]) and any(f & layout.ASYNC for f in flags):
         return _of_a_copy(told, pair, first, second, flags)
     a = told.line(first)
-    barrier = "__syncwarp()" if level == SAME_WARP else "__syncthreads()"
+    barrier = told.words.warp_barrier if level == SAME_WARP else told.words.barrier
     if all(f & layout.VOLATILE for f in flags) and level == SAME_WARP:
         return (
             f"read into a register, {barrier}, write, {barrier}: volatile orders nothing, and lanes do not run in "
@@ -95,9 +107,9 @@ def _remedy(told: Told, pair: "np.void", first: Place, second: Place, flags: lis
         )
     if first.line == second.line and first.file == second.file and not flags[0] & layout.ATOMIC:
         if _updates(told, first):
-            return f"make the update of {a} one atomic operation (atomicAdd or its like), or order it by a barrier"
+            return f"make the update of {a} one atomic operation ({told.words.atomic}), or order it by a barrier"
         if all(f & layout.WRITES for f in flags):
-            return f"let one thread write in {a} (if (threadIdx.x == 0)), or give each an element of its own"
+            return told.words.one_writes.format(line=a)
     return _barrier(told, barrier, first, second)
 
 
@@ -136,25 +148,22 @@ def _between_blocks(told: Told, first: Place, second: Place, flags: list[int]) -
     strong = [bool(f & layout.STRONG) for f in flags]
     if all(strong):
         narrow = " and ".join(line for line, f in zip((a, b), flags, strict=True) if not f & layout.WIDE)
-        return (
-            f"widen the scope at {narrow if a != b else a} to the GPU: atomicAdd() instead of atomicAdd_block(), "
-            "thread_scope_device"
-        )
+        return f"widen the scope at {narrow if a != b else a} to the GPU: {told.words.wider}"
     if any(strong):
         plain = b if strong[0] else a
         return f"make the access at {plain} atomic too, or order it: a fence on both sides of a flag, or another launch"
     if _updates(told, first) and first.line == second.line:
         return (
-            f"make the update of {a} one atomic operation (atomicAdd or its like), or give each block its own element"
+            f"make the update of {a} one atomic operation ({told.words.atomic}), or give each {told.words.block} its "
+            "own element"
         )
     if _flags_pass(told):
         return (
-            f"release and acquire: behind {a} __syncthreads() where other threads wrote too, then __threadfence() "
-            f"before the flag or lock is written; behind the read of the flag __threadfence() before {b}"
+            f"release and acquire: behind {a} {told.words.release}; behind the read of the flag {told.words.acquire} "
+            f"before {b}"
         )
-    return (
-        "blocks are ordered by nothing but atomics: use one, give each block its own bytes, or make two launches of it"
-    )
+    block = told.words.block
+    return f"{block}s are ordered by nothing but atomics: use one, give each its own bytes, or make two launches of it"
 
 
 def _whole(told: Told, first: Place, second: Place) -> str:

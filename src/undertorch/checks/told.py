@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from undertorch.records import Finding, FindingKind, Place, Severity
+from undertorch.checks.samples import Samples
+from undertorch.checks.words import Words, words_of
+from undertorch.records import Figures, Finding, FindingKind, Gpu, Place, Severity
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import Deadlock, Fault
+from undertorch.simt.events import Counters
 from undertorch.simt.faults import Given, extents, source_line
 from undertorch.simt.program import Program
+from undertorch.simt.ptx.instructions import Instruction
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from undertorch.checks.local import Unwritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,26 +35,46 @@ class Told:
     flags: Sequence[int]
     """Of each instruction, as layout.py names them."""
     ended_by: Fault | Deadlock | None
+    gpu: Gpu
+    counters: Counters
+    blocks: Sequence[tuple[int, int]]
+    """Of each basic block: how often a warp ran it, and with how many lanes in all."""
+    samples: Samples
+    local: "Mapping[int, Unwritten]"
+    """Reads of what a thread has not written of its own memory, by instruction."""
 
     def site(self, number: int) -> Site:
         """An instruction."""
         return self.program.by_number[number]
 
     def place(self, site: Site) -> Place:
+        """An instruction's source position."""
+        return self.place_of(site.instruction)
+
+    def place_of(self, instruction: Instruction) -> Place:
         """Its source position: of code of a header, the line that called it; without any, its line of the PTX."""
-        place = site.instruction.place
+        place = instruction.place
         own = place
-        while own is not None and own.file not in self.given.sources:
+        while own is not None and (_library(own.file) or own.file not in self.given.sources):
             own = own.inlined_at
         place = own or place
         if place is None:
-            return Place(file="PTX", line=site.instruction.text_line)
+            return Place(file="PTX", line=instruction.text_line)
         chain: list[Place] = []
         outer = place.inlined_at
         while outer is not None:
             chain.append(Place(file=outer.file, line=outer.line, column=outer.column))
             outer = outer.inlined_at
         return Place(file=place.file, line=place.line, column=place.column or None, inlined_at=tuple(chain))
+
+    def file(self) -> str | None:
+        """The source file of the kernel's first instruction that has one."""
+        return next((s.instruction.place.file for s in self.program.by_number if s.instruction.place), None)
+
+    @property
+    def words(self) -> Words:
+        """What things are called in the kernel's language."""
+        return words_of(self.file())
 
     def thread(self, number: int) -> str:
         """`thread 5`, or `thread (5, 0, 2)` of a block with more than one dimension."""
@@ -57,10 +83,11 @@ class Told:
         return f"thread {number}" if y == z == 1 else f"thread ({index[0]}, {index[1]}, {index[2]})"
 
     def block_named(self, number: int) -> str:
-        """`block 5`, or `block (5, 0, 2)`."""
+        """`block 5`, or `block (5, 0, 2)`; of Triton's kernels `program 5`."""
         x, y, z = self.grid
         index = (number % x, number // x % y, number // (x * y))
-        return f"block {number}" if y == z == 1 else f"block ({index[0]}, {index[1]}, {index[2]})"
+        word = self.words.block
+        return f"{word} {number}" if y == z == 1 else f"{word} ({index[0]}, {index[1]}, {index[2]})"
 
     def memory(self, pair: "np.void") -> str:
         """What lies at a pair's address: a shared variable's, an argument's, or a variable's element."""
@@ -109,6 +136,8 @@ class Told:
         remedy: str,
         other: Place | None = None,
         count: int = 1,
+        cost: str | None = None,
+        figures: Figures | None = None,
     ) -> Finding:
         """A Finding with its fingerprint: the kernel, the kind, and the text of its lines."""
         lines = [self._said(p) for p in (place, other) if p is not None]
@@ -121,8 +150,10 @@ class Told:
             evidence=evidence,
             other=other,
             count=count,
+            cost=cost,
             remedy=remedy,
             fingerprint=digest,
+            figures=figures,
         )
 
     def _said(self, place: Place) -> str:
@@ -138,6 +169,11 @@ class Told:
         if place.file == "PTX":
             return f"PTX line {place.line}"
         return f"line {place.line}" if beside is None or beside.file == place.file else f"{place.file}:{place.line}"
+
+
+def _library(file: str) -> bool:
+    """Whether a line belongs to Triton's own library (tl.sum, tl.sort, …), which is inlined into kernels."""
+    return "/triton/language/" in file
 
 
 def _bare(text: str) -> str:

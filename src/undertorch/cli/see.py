@@ -11,6 +11,7 @@ from undertorch.cli.files import Files
 from undertorch.cli.named_gpus import named_gpus
 from undertorch.cli.outputs import STDOUT, write_out
 from undertorch.cli.progress import progress
+from undertorch.cli.see_checked import see_checked
 from undertorch.cli.see_measured import see_measured
 from undertorch.cli.see_traces import is_folder_of_traces, refuse_places, see_traces
 from undertorch.cli.several import see_several
@@ -50,6 +51,14 @@ def see(
         list[str] | None,
         typer.Option(metavar="LINE=VALUE", help="What a line's value is, where the script asks for one. Repeatable."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Run the script once more up to that step, for real on the CPU, and check its own Triton and CUDA "
+            "kernels: for small data.",
+        ),
+    ] = False,
     json: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the step as JSON; - for standard output, and no report."),
@@ -85,6 +94,8 @@ def see(
     if is_trace(script) or is_folder_of_traces(script):
         if assumed:
             raise BadInput(f"--assume is for scripts: nothing is assumed of {script}, which is a trace.")
+        if check:
+            raise BadInput(f"--check is for scripts: the kernels of {script}, which is a trace, cannot be run.")
         return see_traces([script, *map(Path, arguments or [])], gpu, step, files)
     number = ORDINARY if step is None else step
     if number < 1:
@@ -94,11 +105,15 @@ def see(
             raise BadInput(
                 "--assume is for a predicted step, which --gpu NAME asks for: here the script runs for real."
             )
+        if check:
+            raise BadInput("--check is for a predicted step, which --gpu NAME asks for.")
         return see_measured(script, arguments or [], step, files)
     if gpu is None:
         say(f"no --gpu given and no CUDA GPU found here, so the times are predicted for the {REFERENCE}.")
     sheet, *others = named_gpus(REFERENCE if gpu is None else gpu)
     try:
+        if others and check:
+            raise BadInput("--check is for one GPU: kernels are compiled for sm_80 whichever is named.")
         if others:
             return see_several(script, arguments or [], (sheet, *others), number, assumed, files)
         seen = steps.see(script, arguments or [], sheet, step=number, assume=assumed, progress=progress())
@@ -112,7 +127,7 @@ def see(
             write_out(to_json([seen]))
         else:
             show(seen, sheet, terminal())
-    return Status.FINE
+    return see_checked(script, arguments or [], sheet, number, aside=json == STDOUT) if check else Status.FINE
 
 
 def _only_utf8(*given: str) -> None:
@@ -137,7 +152,7 @@ def _read_by(script: Path, arguments: list[str], gpu: str | None) -> list[Path]:
     return [script, *([] if module is None else [module]), *map(Path, arguments), *sheets]
 
 
-OWN_OPTIONS = ("--assume", "--gpu", "--json", "--page", "--perfetto", "--step")
+OWN_OPTIONS = ("--assume", "--check", "--gpu", "--json", "--page", "--perfetto", "--step")
 
 
 def misplaced(arguments: list[str]) -> str:

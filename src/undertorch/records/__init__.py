@@ -1,7 +1,7 @@
 """The records that everything speaks in. They know nobody: no torch, no other part of undertorch."""
 
-from undertorch.records.checked import Checked
-from undertorch.records.findings import Finding, FindingKind, Place, Severity
+from undertorch.records.checked import Checked, Suppressed
+from undertorch.records.findings import Figures, Finding, FindingKind, LineLanes, Place, Request, Severity, Unit
 from undertorch.records.gpus import Gpu
 from undertorch.records.kernels import Dim3, Kernel
 from undertorch.records.kinds import Bound, Kind, Limiter, Math, Phase
@@ -32,6 +32,7 @@ __all__ = [
     "Checked",
     "Dim3",
     "Environment",
+    "Figures",
     "Finding",
     "FindingKind",
     "Gpu",
@@ -41,6 +42,7 @@ __all__ = [
     "Kind",
     "Launch",
     "Limiter",
+    "LineLanes",
     "Math",
     "Memory",
     "MemorySample",
@@ -49,10 +51,13 @@ __all__ = [
     "Phase",
     "Place",
     "Recording",
+    "Request",
     "Scalar",
     "Severity",
     "Step",
+    "Suppressed",
     "TensorRef",
+    "Unit",
     "Value",
     "Where",
 ]

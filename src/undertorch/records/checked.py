@@ -4,15 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from undertorch.records.findings import Finding, Severity
+from undertorch.records.kernels import Dim3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """A finding that the project accepts."""
+
+    finding: Finding
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One launch of a kernel under all checks, perhaps with several orders of its warps."""
+    """A kernel under all checks: one launch of it, or all that a program made, perhaps with several orders of warps."""
 
     kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    file: str | None = None
+    """Its source file, where that is known."""
+    grid: Dim3
+    """Of the first launch in which something was found; else of the first."""
+    block: Dim3
     gpu: str
     """Whose limits held."""
     target: str
@@ -23,6 +35,15 @@ class Checked:
     """The gravest first."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Text of source files, by the names that findings have; of files that are not known, nothing."""
+    launches: int = 1
+    """That the program made."""
+    watched: int = 1
+    """How many of them were looked at; the others equal one that was, or could not be."""
+    sizes: tuple[tuple[Dim3, Dim3], ...] = ()
+    """Different pairs of grid and block among those that were looked at."""
+    missed: str | None = None
+    """Why some could not be looked at."""
+    suppressed: tuple[Suppressed, ...] = ()
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """Findings as grave as that or graver."""

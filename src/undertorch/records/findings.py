@@ -38,6 +38,13 @@ class FindingKind(StrEnum):
     INVALID_FREE = "invalid-free"
 
 
+SPEED = frozenset({
+    FindingKind.BANK_CONFLICT, FindingKind.UNCOALESCED, FindingKind.DIVERGENCE, FindingKind.OCCUPANCY,
+    FindingKind.SPILL, FindingKind.TAIL_WAVE,
+})  # fmt: skip
+"""Kinds that say nothing against the result."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A source position of a kernel."""
@@ -47,6 +54,62 @@ class Place:
     column: int | None = None
     inlined_at: tuple["Place", ...] = ()
     """Where it was inlined into, innermost first."""
+
+
+class Unit(StrEnum):
+    """What a finding about speed counts."""
+
+    WAVEFRONTS = "wavefronts"
+    """Turns of shared memory's banks."""
+    SECTORS = "sectors"
+    """Of 32 bytes of global memory."""
+    INSTRUCTIONS = "warp instructions"
+    WARPS = "warps"
+    """That an SM holds at once."""
+    WAVES = "waves"
+    """Of blocks, as many as the GPU holds at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One access of one warp: an example, for a picture of it."""
+
+    bytes: int
+    """Of a lane."""
+    addresses: tuple[int | None, ...]
+    """Of each lane, None where it took no part. Of shared memory offsets into the block's; of global memory from the
+    multiple of 128 bytes at or below the lowest of them."""
+    taken: int
+    ideal: int
+    banks: tuple[int, ...] = ()
+    """Of shared memory: how many wavefronts each of the 32 banks (4 bytes wide) is busy for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineLanes:
+    """What ran of one source line."""
+
+    line: int
+    warp_instructions: int
+    thread_instructions: int
+    """Active lanes, summed: over `warp_instructions` 0 to 32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a finding about speed was counted from: over the launch, at its line."""
+
+    unit: Unit
+    taken: float
+    ideal: float
+    """The least that the same work can take."""
+    requests: int | None = None
+    """Accesses of warps: `taken / requests` is what each takes."""
+    share: float | None = None
+    """`taken` over what the whole kernel takes of that unit, 0 to 1."""
+    example: Request | None = None
+    lines: tuple[LineLanes, ...] = ()
+    """Lines under a divergent branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +132,5 @@ class Finding:
     remedy: str
     fingerprint: str
     """The same for the same fault after edits elsewhere in the file."""
+    figures: Figures | None = None
+    """Of a finding about speed."""

@@ -38,6 +38,8 @@ class RankedStep:
     """How many ranks there are; None where it is not known."""
     lost_collectives: int = 0
     """Launches of collectives whose kernels the profiler lost."""
+    unprofiled_us: tuple[float, ...] = ()
+    """Of each of some steps of this rank without the profiler; empty where none was timed."""
     steady: bool = True
     """Whether the step before was recorded too, so that this one lasts from the end of that."""
 
@@ -49,6 +51,9 @@ class RankFigures:
     rank: int
     gpu: str
     step_us: float | None
+    """Of the step that is shown, as it was profiled."""
+    unprofiled_us: float | None = None
+    """Of a step without the profiler: the median. None where none was timed."""
     busy_us: float
     """The union of its launches."""
     compute_us: float
@@ -118,6 +123,9 @@ class ExposedLine:
     """Over all ranks."""
     exposed_us: float
     """The mean over the ranks."""
+    waiting_us: float | None = None
+    """The part of it in which the rank waited for the last to come; the rest moves data. The mean over the ranks; None
+    where of none of the launches it is known."""
     time_us: float
     """The mean over the ranks, exposed or not."""
 

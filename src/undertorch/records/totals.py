@@ -1,11 +1,13 @@
-"""Sums over a Step's launches. Where launches overlap (streams), the time counts once, at the first to begin."""
+"""Sums over a Step's launches. Where launches overlap (streams), the time counts once: at the first to begin, and of a
+collective and another kernel at the other."""
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from undertorch.records.kinds import Phase
+from undertorch.records.kinds import Kind, Phase
 from undertorch.records.launches import Launch
 from undertorch.records.steps import Step
 
@@ -13,19 +15,52 @@ LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
 
 def shares_us(launches: Sequence[Launch]) -> list[float]:
-    """Each launch's part of the busy time, in the order given: the time of its own that no earlier launch covers.
-    They sum to `busy_us`.
+    """Each launch's part of the busy time, in the order given: the time of its own that no earlier launch covers; of a
+    collective that which no other kernel covers, either, since it holds a few SMs while it waits and transfers, and
+    what runs beside it would run without it. They sum to `busy_us`.
 
     Launches of different devices do not overlap: each device has its own time.
     """
     shares = [0.0] * len(launches)
-    covered: dict[int, float] = {}
-    for index in sorted(range(len(launches)), key=lambda i: (launches[i].device, launches[i].start_us, i)):
-        launch = launches[index]
-        begin = max(launch.start_us, covered.get(launch.device, launch.start_us))
-        shares[index] = max(0.0, launch.end_us - begin)
-        covered[launch.device] = max(launch.end_us, begin)
+    order = sorted(range(len(launches)), key=lambda i: (launches[i].device, launches[i].start_us, i))
+    covered = _share_out(launches, [i for i in order if launches[i].kernel.kind is not Kind.COLLECTIVE], {}, shares)
+    _share_out(launches, [i for i in order if launches[i].kernel.kind is Kind.COLLECTIVE], covered, shares)
     return shares
+
+
+Covered = dict[int, tuple[list[float], list[float]]]
+"""By device: starts and ends of what is taken, apart from each other and in order."""
+
+
+def _share_out(launches: Sequence[Launch], order: Iterable[int], before: Covered, shares: list[float]) -> Covered:
+    """Gives those of the order, by device and start, what neither one `before` nor an earlier of them covers; answers
+    what they cover together."""
+    covered: Covered = defaultdict(lambda: ([], []))
+    for index in order:
+        launch = launches[index]
+        starts, ends = covered[launch.device]
+        begin = max(launch.start_us, ends[-1]) if ends else launch.start_us
+        if launch.end_us > begin:
+            taken = _within(before.get(launch.device), begin, launch.end_us)
+            shares[index] = max(0.0, launch.end_us - begin - taken)  # sums of fractions can pass the whole by a bit
+        if ends and launch.start_us <= ends[-1]:
+            ends[-1] = max(ends[-1], launch.end_us)
+        else:
+            starts.append(launch.start_us)
+            ends.append(launch.end_us)
+    return covered
+
+
+def _within(covered: tuple[list[float], list[float]] | None, begin: float, end: float) -> float:
+    """Microseconds between two moments that are taken."""
+    found = 0.0
+    if covered is not None:
+        starts, ends = covered
+        for place in range(bisect_left(ends, begin), len(starts)):
+            if starts[place] >= end:
+                break
+            found += min(end, ends[place]) - max(begin, starts[place])
+    return found
 
 
 def busy_us(launches: Sequence[Launch]) -> float:

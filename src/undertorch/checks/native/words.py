@@ -133,7 +133,7 @@ def conflict(d: Detector, slot: Slot, k: i32, w: P[i32], step: i64) -> i32:
                 d.asked_block = widen(i64, block)
                 return ASK
     same = 0
-    if (k == 0) and (d.valued != 0) and ((w[step * 7] & (d.mask << 4)) == (d.mask << 4)):
+    if (d.valued != 0) and ((w[step * 7] & (d.mask << 4)) == (d.mask << 4)):
         if (what & d.mask) == d.mask:
             if ((w[step * 6] ^ d.value) & spread(d.mask)) == 0:
                 same = 1

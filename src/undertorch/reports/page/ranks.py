@@ -18,6 +18,7 @@ class LineView:
     operation: str
     launches: int
     exposed_us: float
+    waiting_us: float | None
     time_us: float
 
 
@@ -46,6 +47,7 @@ def ranks_view(report: RanksReport) -> RanksView:
                 operation=line.operation,
                 launches=line.launches,
                 exposed_us=line.exposed_us,
+                waiting_us=line.waiting_us,
                 time_us=line.time_us,
             )
             for line in report.lines[:SHOWN_LINES]

@@ -6,11 +6,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from undertorch.records.ranks import ExposedLine, RankFigures, RanksReport
-from undertorch.reports.terminal.numbers import UNKNOWN, count, percent, ratio, time
+from undertorch.reports.terminal.numbers import UNKNOWN, count, time
 from undertorch.reports.terminal.text import Paragraph, cut, cut_middle, title
 
-HEADINGS = ("step", "compute", "comm.", "exposed", "waits", "waited for")
-WIDTHS = (10, 10, 10, 10, 10, 12)
+HEADINGS = ("step", "compute", "comm.", "exposed", "of it moving", "waits", "waited for")
+WIDTHS = (9, 9, 9, 9, 13, 9, 11)
 SHOWN_WAITS = 5
 SHOWN_LINES = 8
 SHOWN_MISSING = 8
@@ -19,7 +19,7 @@ SHOWN_MISSING = 8
 def ranks(report: RanksReport, width: int) -> RenderableType:
     """Waits and clocks that are not known are dashes."""
     rows: list[RenderableType] = [
-        title("Ranks", "times measured; communication is exposed while no other kernel of its rank runs"),
+        title("Ranks", "communication: exposed while nothing else runs; moving once all came"),
         Text(cut(" " * 10 + _cells(HEADINGS), width), style="dim", no_wrap=True),
     ]
     rows += [Text(cut(_row(figures), width), no_wrap=True) for figures in report.ranks]
@@ -28,7 +28,8 @@ def ranks(report: RanksReport, width: int) -> RenderableType:
         rows.append(title("Who waits for whom", "in collectives, from its start to that of the last to come"))
         rows += [Paragraph(text=Text(sentence), indent=2) for sentence in said]
     if report.lines:
-        rows.append(title("Exposed communication", "the mean over the ranks"))
+        rows.append(title("Exposed communication", "the mean over the ranks, and how much of it waits"))
+        rows.append(Text(cut(f"  {'exposed':>9}  {'waiting':>9}  of", width), style="dim", no_wrap=True))
         rows += [Text(cut(_line(line, width), width), no_wrap=True) for line in report.lines[:SHOWN_LINES]]
         if len(report.lines) > SHOWN_LINES:
             rows.append(Text(f"  and {count(len(report.lines) - SHOWN_LINES, 'line')} more, in the JSON."))
@@ -67,15 +68,30 @@ def left_out(report: RanksReport) -> Iterator[str]:
     errors = [one.clock_error_us for one in report.ranks if one.clock_error_us is not None]
     if errors:
         yield f"Clocks are aligned by the ends of collectives, which agree within {time(max(errors))} in the median."
+    yield from unprofiled(report)
     yield from report.notes
+
+
+def unprofiled(report: RanksReport) -> Iterator[str]:
+    """Which of the times hold without the profiler, where some do."""
+    ranks = [one for one in report.ranks if one.unprofiled_us is not None and one.step_us is not None]
+    if ranks:
+        without = f"rank {ranks[0].rank}" if len(ranks) == 1 else "each rank"
+        lengths = ", ".join(time(one.step_us) for one in ranks[:SHOWN_MISSING] if one.step_us is not None)
+        yield (
+            f"The step's time is that of {without} without the profiler; all else is of the profiled step, which takes"
+            f" {lengths}. The profiler slows the CPUs, so that ranks may wait there for what they do not wait for"
+            " otherwise."
+        )
 
 
 def _row(figures: RankFigures) -> str:
     cells = (
-        figures.step_us,
+        figures.step_us if figures.unprofiled_us is None else figures.unprofiled_us,
         figures.compute_us,
         figures.communication_us,
         figures.exposed_us,
+        None if figures.exposed_waiting_us is None else max(0.0, figures.exposed_us - figures.exposed_waiting_us),
         figures.waited_us,
         figures.waited_for_us,
     )
@@ -83,9 +99,9 @@ def _row(figures: RankFigures) -> str:
 
 
 def _line(line: ExposedLine, width: int) -> str:
-    share = percent(ratio(line.exposed_us, line.time_us))
+    waiting = UNKNOWN if line.waiting_us is None else time(line.waiting_us)
     figures = (
-        f"  {time(line.exposed_us):>9}  {share:>7} of {time(line.time_us):<9} {line.operation} × {line.launches}  "
+        f"  {time(line.exposed_us):>9}  {waiting:>9}  {time(line.time_us):<9} {line.operation} × {line.launches}  "
     )
     return figures + cut_middle(placed(line), max(width - len(figures), 12))
 
