@@ -1,7 +1,7 @@
 """Sees every model of benchmarks/models on a real GPU, and holds what was seen against the same steps unseen.
 
     python benchmarks/golden_models.py OUT [--quick] [--only NAME…]          (needs CUDA; six minutes on an H200)
-    python benchmarks/golden_models.py OUT --ranks                           (two GPUs)
+    python benchmarks/golden_models.py OUT --ranks [N…] [--limit SECONDS]    (as many GPUs as the largest N; N: 2)
 
 Each model trains twice, in processes of its own: unseen, and seen by `undertorch see` without --gpu. Written into OUT:
 
@@ -9,7 +9,9 @@ Each model trains twice, in processes of its own: unseen, and seen by `undertorc
   idle, the sum over lines beside the profiler's own total, whether the losses are the same bits, and the aims;
 - `golden_models.json.gz`: of each model every launch (kernel, grid, block, µs, op, line, phase), peak memory, time;
 - `thirty.txt`: thirty kernels taken by a seed, ten of them backward, with their lines, to be judged by hand;
-- `NAME/`: the measurement itself (--quick or --keep), or what went wrong.
+- `NAME/`: the measurement itself (--quick or --keep), or what went wrong;
+- with --ranks `ranks.json`: of each script and number of GPUs what each rank says, communication beside the sum of
+  NCCL's kernels; `ddp_gpt_2/` and so on: the report, the JSON (with --keep the page).
 """
 
 import argparse
@@ -185,12 +187,12 @@ def environment() -> dict[str, str]:
     }
 
 
-def finished(command: list[str], log: Path) -> int:
+def finished(command: list[str], log: Path, patience: float = TIMEOUT_S) -> int:
     """Runs a command with its output in a file; answers its status. What outlives its time is killed, children too."""
     with log.open("w") as out:
         process = subprocess.Popen(command, env=environment(), stdout=out, stderr=out, start_new_session=True)
         try:
-            return process.wait(TIMEOUT_S)
+            return process.wait(patience)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -357,19 +359,72 @@ def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolE
     )
 
 
-def train_ranks(out: Path) -> None:
-    """Sees the scripts of benchmarks/ranks on two GPUs: the terminal's report, the page and the JSON of each."""
-    for name in ("ddp_gpt", "fsdp_gpt"):
-        folder = out / name
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-        files = ["--json", str(folder / "step.json"), "--page", str(folder / "step.html")]
-        script = [str(HERE / "ranks" / f"{name}.py"), "--steps", str(STEPS)]
-        try:
-            status = finished([*command, "undertorch", "see", *files, *script], folder / "report.txt")
-        except subprocess.TimeoutExpired:
-            status = -1
-        print(name, "status", status, (folder / "report.txt").read_text()[-3000:], flush=True)
+def train_ranks(out: Path, counts: list[int], limit: float, keep: bool) -> None:
+    """Sees the scripts of benchmarks/ranks on so many GPUs each."""
+    import torch
+
+    out.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + limit
+    rows: list[dict[str, Any]] = []
+    there = torch.cuda.device_count()
+    for count in counts:
+        for name in RANKED:
+            row: dict[str, Any] = {"script": name, "ranks": count}
+            rows.append(row)
+            if count > there:
+                row["failed"] = f"this machine has {there} GPUs"
+            elif time.monotonic() > until:
+                row["failed"] = "no time was left"
+            else:
+                row |= train_ranked(out / f"{name}_{count}", name, count, until, keep)
+            print(row, flush=True)
+            (out / "ranks.json").write_text(json.dumps(rows, indent=1))
+
+
+RANKED = ("ddp_gpt", "fsdp_gpt")
+
+
+def train_ranked(folder: Path, name: str, count: int, until: float, keep: bool) -> dict[str, Any]:
+    """One script on so many GPUs: what its report says, or why there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
+    files = ["--json", str(folder / "step.json"), "--page", str(folder / "step.html")]
+    script = [str(HERE / "ranks" / f"{name}.py"), "--steps", str(STEPS)]
+    begun = time.monotonic()
+    try:
+        patience = max(1.0, min(TIMEOUT_S, until - begun))
+        status = finished([*command, "undertorch", "see", *files, *script], folder / "report.txt", patience)
+    except subprocess.TimeoutExpired:
+        status = -1
+    took = round(time.monotonic() - begun, 1)
+    if status:
+        return {"failed": f"status {status} after {took} s", "said": (folder / "report.txt").read_text()[-3000:]}
+    text = (folder / "step.json").read_bytes()
+    if not keep:
+        (folder / "step.json.gz").write_bytes(gzip.compress(text))
+        for name_ in ("step.json", "step.html"):
+            (folder / name_).unlink()
+    steps = json.loads(text)
+    return {"seconds": took, **ranked(steps if isinstance(steps, list) else [steps])}
+
+
+def ranked(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of the ranks' steps as `--json` writes them: their figures, and beside each the sum of its NCCL kernels; the
+    share of its launches' time with a line."""
+    report = steps[0].get("ranks") or {"ranks": [{"rank": 0}], "waits": [], "notes": []}
+    rows = []
+    for step, figures in zip(steps, report["ranks"], strict=True):
+        launches = step["launches"]
+        lines = {op["id"]: op["where"] for op in step["ops"]}
+        total = sum(one["time_us"] for one in launches)
+        known = sum(one["time_us"] for one in launches if lines[one["ops"][0]] is not None)
+        nccl = [one["time_us"] for one in launches if "nccl" in one["kernel"]]
+        rows.append(
+            figures
+            | {"nccl_us": sum(nccl), "nccl_kernels": len(nccl), "launches": len(launches), "with_line": known / total}
+            | {"profiled_us": step["step_us"], "without_line": sum(lines[one["ops"][0]] is None for one in launches)}
+        )
+    return {"rows": rows, "waits": report["waits"], "notes": report["notes"]}
 
 
 def main() -> None:
@@ -378,10 +433,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="GPT-2 (eager, compiled, as CUDA graphs) and ResNet")
     parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
-    parser.add_argument("--ranks", action="store_true", help="two GPUs: DDP and FSDP2 alone")
+    parser.add_argument("--ranks", type=int, nargs="*", help="DDP and FSDP2 alone, on so many GPUs each (2)")
+    parser.add_argument("--limit", type=float, default=600, help="of --ranks: seconds after which all ends")
     given = parser.parse_args()
-    if given.ranks:
-        train_ranks(given.out)
+    if given.ranks is not None:
+        train_ranks(given.out, given.ranks or [2], given.limit, given.keep)
         return
     given.out.mkdir(parents=True, exist_ok=True)
     runs = [run for run in RUNS if (run.name in given.only if given.only else run.quick or not given.quick)]

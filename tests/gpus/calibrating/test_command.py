@@ -36,7 +36,7 @@ def test_the_table_has_what_was_measured_beside_the_sheet_and_says_what_was_kept
     assert max(map(len, (row for row in out.splitlines() if "/" not in row))) <= 80
     assert "launch call" in out
     assert "2 µs" in out
-    assert "l2 read, of 7.5 MiB: it does not compile." in out
+    assert "l2 read, of 8.25 MiB: it does not compile." in out
     (kept,) = folder().glob("*.json")
     assert f"Kept in {kept}\n" in out
     (sheet,) = folder().glob("*.toml")

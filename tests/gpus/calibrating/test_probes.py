@@ -52,10 +52,13 @@ def test_the_l2_is_read_by_4_blocks_an_sm_16_kib_a_pass():
         assert probe.figure(1e-3) == pytest.approx(8.858370048e12)
 
 
-def test_the_sets_that_stay_in_the_l2_are_an_eighth_and_a_quarter_of_it():
-    """60 MiB: 7.5 and 15, of 480 and 960 chunks."""
-    chunks = [probe.run.arguments[2] for probe in of("l2 read")]
-    assert chunks == [480, 960]
+def test_the_blocks_own_parts_of_the_l2_are_one_two_and_three_chunks_where_they_all_fit():
+    """528 blocks × 16 KiB: 8.25 MiB each, of the H200's 60. Of 512 KiB and 40 blocks none fits: their 640 are more."""
+    assert [probe.variant for probe in of("l2 read")] == ["of 8.25 MiB", "of 16.5 MiB", "of 24.8 MiB"]
+    for probe in of("l2 read"):
+        buffer, chunks = probe.run.arguments[1:3]
+        assert buffer.bytes == probe.run.grid * chunks * 16384
+    assert not [probe for probe in plan(SMALL) if probe.ceiling == "l2 read"]
 
 
 def test_shared_memory_is_read_by_1024_threads_an_sm_64_bytes_a_pass():

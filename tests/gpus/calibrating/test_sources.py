@@ -38,12 +38,25 @@ def test_reading_writes_nothing_and_reads_each_byte_once(random, loads):
 
 
 def test_the_l2_is_read_a_chunk_of_16_kib_a_block_and_pass(random):
-    """Two blocks, five passes over a set of three chunks."""
-    found = random.integers(0, 2**32, 3 * 16384 // 4, dtype=np.uint32)
+    """Two blocks of three chunks each, five passes."""
+    found = random.integers(0, 2**32, 2 * 3 * 16384 // 4, dtype=np.uint32)
     target = np.zeros(4, np.uint32)
     sectors = counted("l2", "l2_read", 2, target, found, 3, 5)
     assert not target.any()
     assert sectors == 2 * 5 * 16384 // 32
+
+
+@pytest.mark.parametrize("chunk", [0, 1, 2])
+def test_no_block_reads_what_is_anothers_in_the_l2(chunk):
+    """The two words that make a thread write stand in one chunk of the second block: it writes if it came there, and
+    in two passes neither block has come to its third."""
+    found = np.zeros((2, 3, 4096), np.uint32)
+    found[1, chunk, :2] = 0x9E3779B9
+    target = np.zeros(4, np.uint32)
+    undertorch.cuda(SOURCES["l2"])["l2_read"][1, 256](target, found.reshape(-1), 3, 3)
+    assert not target.any()  # the first block alone
+    undertorch.cuda(SOURCES["l2"])["l2_read"][2, 256](target, found.reshape(-1), 3, 2)
+    assert target.any() == (chunk < 2)
 
 
 def test_shared_memory_is_read_without_bank_conflicts():

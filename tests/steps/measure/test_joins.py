@@ -211,3 +211,27 @@ def test_what_runs_beside_the_engine_is_of_the_call_that_runs_it(written, tmp_pa
     written.launch(105, (KERNEL, 110, 120), thread=3)
     step, _ = read_measured(tmp_path, kept(tmp_path, written, [mark(40, Phase.BACKWARD, "backward")]))
     assert [(lines, phase) for _, lines, phase in of(step)] == [([40], Phase.BACKWARD)]
+
+
+def test_what_a_nodes_hook_launches_stands_at_the_line_whose_call_made_the_node(written, tmp_path):
+    """FSDP2 gathers a block's parameters in a hook that runs before the node. The profiler then leaves the number out
+    of the node's range, and writes it at the node's own call alone (seen in traces of torch 2.11 and 2.13)."""
+    forward(written, 5, 10, 0)
+    node(written, "AddBackward0", 100, 160)
+    written.add("user_annotation", "FSDP::pre_backward (blocks.0)", 101, 140, ENGINE)
+    written.call("fsdp::split_with_sizes_copy", 105, 135, ENGINE)
+    written.call("aten::split_with_sizes_copy", 106, 134, ENGINE)
+    written.launch(110, ("split_kernel", 200, 210), thread=ENGINE)
+    written.call("AddBackward0", 141, 159, ENGINE, **{"Sequence number": 5, "Fwd thread id": 1})
+    step, _ = read_measured(tmp_path, kept(tmp_path, written, [mark(31)]))
+    assert of(step) == [("split_kernel", [31], Phase.BACKWARD)]
+
+
+def test_a_node_within_another_does_not_give_it_its_number(written, tmp_path):
+    """A reentrant run of the engine inside a node that has no number itself."""
+    forward(written, 5, 10, 0)
+    node(written, "CheckpointFunctionBackward", 100, 160)
+    written.call("AddBackward0", 110, 120, ENGINE, **{"Sequence number": 5, "Fwd thread id": 1})
+    written.launch(130, ("copy_kernel", 200, 210), thread=ENGINE)
+    step, _ = read_measured(tmp_path, kept(tmp_path, written, [mark(31)]))
+    assert of(step) == [("copy_kernel", [None], Phase.BACKWARD)]

@@ -1,7 +1,10 @@
 """The small parts: which steps do what, whether there is a GPU, what a function is called."""
 
 import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from undertorch.steps.measure.boundaries import Boundaries
 from undertorch.steps.measure.devices import has_cuda
 from undertorch.steps.measure.plan import plan
 from undertorch.steps.measure.qualnames import qualname
@@ -42,3 +45,36 @@ def test_a_line_is_in_the_function_that_python_names(tmp_path):
     lines = {1: "<module>", 5: "Net.forward", 9: "main.<locals>.step", 10: "main"}
     assert {line: qualname(str(source), line) for line in lines} == lines
     assert qualname(str(tmp_path / "none.py"), 3) is None
+
+
+def test_a_step_within_a_step_is_one_and_one_that_failed_is_none():
+    """Of a class whose step() calls that of the class below, and whose first step raises: four calls, three steps."""
+    told: list[int] = []
+    boundaries = Boundaries(told.append, lambda frame: None, lambda frame: None)
+
+    class Failing(torch.optim.SGD):
+        calls = 0
+
+        def step(self, closure=None):
+            self.calls += 1
+            if self.calls == 1:
+                raise RuntimeError("the first step fails")
+            return super().step(closure)
+
+    weight = torch.zeros(2, requires_grad=True)
+    weight.grad = torch.ones(2)
+    torch.optim.SGD([weight], lr=1.0)  # torch puts its hooks around a class's step() when the first of it is made
+    outer = Failing([weight], lr=1.0)
+    hooks = (
+        register_optimizer_step_pre_hook(boundaries._begins),
+        register_optimizer_step_post_hook(boundaries._done),
+    )
+    try:
+        with pytest.raises(RuntimeError, match="the first step fails"):
+            outer.step()
+        for _ in range(3):
+            outer.step()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert told == [1, 2, 3]

@@ -41,10 +41,21 @@ def test_communication_and_what_of_it_compute_hides():
 
 
 def test_a_line_has_the_mean_of_its_exposed_time_over_the_ranks():
-    """(50 + 10) / 2, of (50 + 20) / 2."""
+    """(50 + 10) / 2, of (50 + 20) / 2; rank 0 waits 30 of its 50, rank 1 nothing: (30 + 0) / 2."""
     (line,) = join_ranks(two()).lines
     assert (line.where.line, line.operation, line.launches) == (7, "all_reduce", 2)
-    assert (line.exposed_us, line.time_us) == (30, 35)
+    assert (line.exposed_us, line.waiting_us, line.time_us) == (30, 15, 35)
+
+
+def test_of_a_line_whose_ranks_are_not_matched_waiting_is_not_known():
+    (line,) = join_ranks([rank(0, [], [Comm(start=0, time=40, line=7)])]).lines
+    assert (line.exposed_us, line.waiting_us) == (40, None)
+
+
+def test_a_rank_has_the_median_of_its_unprofiled_steps_beside_its_profiled_one():
+    zero, one = two()
+    report = join_ranks([replace(zero, unprofiled_us=(90.0, 120.0, 100.0)), one])
+    assert [(figures.step_us, figures.unprofiled_us) for figures in report.ranks] == [(150, 100), (180, None)]
 
 
 @pytest.mark.parametrize("skew", [0.0, 12_345.0, -7e9, 0.25])

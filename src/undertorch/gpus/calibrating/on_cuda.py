@@ -66,7 +66,7 @@ class OnCuda:
             raise NoGpu(f"The GPU of this machine cannot be used: {_first_line(error)}.") from error
         return Facts(
             gpu_name=properties.name,
-            driver=_driver_version(),
+            driver=driver_version(),
             sms=properties.multi_processor_count,
             memory_bytes=free,
             l2_bytes=properties.L2_cache_size,
@@ -334,7 +334,8 @@ def _samples(once: float) -> int:
     return max(LEAST_SAMPLES, min(MOST_SAMPLES, int(SAMPLING_SECONDS / max(once, 1e-9))))
 
 
-def _driver_version() -> str | None:
+def driver_version() -> str | None:
+    """Of NVIDIA's driver here; None where there is none, or it does not say."""
     try:
         return KERNEL_VERSION.read_text().strip() or None
     except OSError:

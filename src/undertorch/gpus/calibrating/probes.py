@@ -26,9 +26,11 @@ L2_CHUNK = L2_BLOCK * 4 * VECTOR
 L2_PASSES = 1024
 L2_BLOCKS_PER_SM = 4
 """Resident at once on every GPU: 1,024 threads, 64 KiB under way."""
-L2_SHARES = (8, 4)
-"""The set that is read again and again is the L2's size over this: small enough to stay, too large for any L1. Since
-the A100 an L2 has two halves, each with what its side of the chip reads, so half of it can be too much."""
+L2_CHUNKS = (1, 2, 3)
+"""Of each block, which reads them in turn. On the H200 these are 8 to 25 MiB of 60."""
+L2_MOST = 7 / 8
+"""Of the L2, for the set to stay in it. Since the A100 an L2 has two halves, each with what its side of the chip reads,
+so that half of it can be too much; the best set counts."""
 
 SHARED_BLOCK = 256
 SHARED_LOADS = 4
@@ -168,16 +170,16 @@ def _global(facts: "Facts") -> Iterator[Probe]:
 
 
 def _l2(facts: "Facts") -> Iterator[Probe]:
-    """Blocks × passes × chunk bytes are read, of a set that stays in the L2."""
+    """Blocks × passes × chunk bytes are read, of a set that stays in the L2 and of which each block has a part."""
     grid = facts.sms * L2_BLOCKS_PER_SM
-    for share in L2_SHARES:
-        chunks = facts.l2_bytes // share // L2_CHUNK
-        if chunks:
+    for chunks in L2_CHUNKS:
+        size = grid * chunks * L2_CHUNK
+        if size <= L2_MOST * facts.l2_bytes:
             yield Probe(
                 ceiling="l2 read",
                 unit=Unit.BYTES,
                 work=grid * L2_PASSES * L2_CHUNK,
-                variant=f"of {chunks * L2_CHUNK / 2**20:.3g} MiB",
+                variant=f"of {size / 2**20:.3g} MiB",
                 run=KernelRun(
                     source="l2",
                     kernel="l2_read",
@@ -185,7 +187,7 @@ def _l2(facts: "Facts") -> Iterator[Probe]:
                     block=L2_BLOCK,
                     arguments=(
                         Buffer(name="written", bytes=L2_CHUNK),
-                        Buffer(name="set", bytes=facts.l2_bytes),
+                        Buffer(name="set", bytes=size),
                         chunks,
                         L2_PASSES,
                     ),

@@ -31,6 +31,8 @@ class Boundaries:
         self._counts: dict[int, int] = {}
         self._pace: int | None = None
         self._backwards = 0
+        self._running = 0
+        """Steps of optimizers that have begun and not ended, one inside the other, and those that an exception left."""
         self.optimizers = False
         """Whether the script has made one."""
         self.ends = 0
@@ -55,13 +57,17 @@ class Boundaries:
             self._tell(self._backwards)
 
     def _begins(self, optimizer: Any, arguments: Any, named: Any) -> None:
+        self._running += 1
         self._updates(sys._getframe(1))
 
     def _done(self, optimizer: Any, arguments: Any, named: Any) -> None:
         frame = sys._getframe(1)
         self._updated(frame)
-        if steps_running(frame) > 1:
-            return  # a class's own step() that calls that of the class below it: one step
+        self._running -= 1
+        if self._running > 0:  # only then the walk up the frames, a cost of the steps that are timed
+            self._running = steps_running(frame) - 1
+            if self._running > 0:
+                return  # a class's own step() that calls that of the class below it: one step
         count = self._counts[id(optimizer)] = self._counts.get(id(optimizer), 0) + 1
         # The first to step is taken for the pace until another is ahead of it.
         if self._pace is None or count > self._counts[self._pace]:

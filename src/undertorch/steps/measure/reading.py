@@ -61,7 +61,8 @@ def read_measured(folder: Path, measured: Measured, gpu: Gpu | None = None) -> t
 
 def read_ranks(parts: Sequence[tuple[Path, Measured]]) -> tuple[tuple[RankedStep, ...], Gpu]:
     """The same step of each rank, by what each left in its folder, laid out as under the profiler: the ranks' clocks
-    are told by when their collectives end. The step is that of the first. Raises RecordError and BadTrace.
+    are told by when their collectives end. Beside it stand the times of its unprofiled steps. The step is that of the
+    first. Raises RecordError and BadTrace.
     """
     found: list[RankedStep] = []
     sheet: Gpu | None = None
@@ -81,6 +82,7 @@ def read_ranks(parts: Sequence[tuple[Path, Measured]]) -> tuple[tuple[RankedStep
                 clock_us=window.start,
                 collectives=collectives(lines.joined, window.on_gpu),
                 world_size=measured.world_size,
+                unprofiled_us=measured.timed_us,
             )
         )
     if sheet is None:

@@ -225,11 +225,14 @@ class Watch:
         setattr(torch.autograd, ENGINE, followed)
 
     def _update_begins(self, frame: FrameType) -> None:
+        if not self._markers.there:
+            return  # the walk up the script's frames would be a cost of the steps that are timed
         self._phases.updates_go_on(steps_running(frame) - 1)
         self._phases.update_begins(self._places.look(frame), self._depth > 0)
 
     def _update_ends(self, frame: FrameType) -> None:
-        self._phases.update_ends()
+        if self._phases.updates:  # one that began before the markers were there is not among them
+            self._phases.update_ends()
 
     def _module_called(self, module: nn.Module, arguments: tuple[object, ...], named: dict[str, object]) -> None:
         self._phases.module_called(module)

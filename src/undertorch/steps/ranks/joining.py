@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from undertorch.records import Where
 from undertorch.records.ranks import (
@@ -66,7 +67,7 @@ def join_ranks(steps: Sequence[RankedStep]) -> RanksReport:
                 key=lambda one: one.on[0].start_us,
             )
         ),
-        lines=_lines(ran, exposed),
+        lines=_lines(ran, exposed, waited),
         waits=waits,
         missing=_missing(steps),
         unmatched=dict(Counter(each.on[0].operation for each in found if _alone(each, len(steps)))),
@@ -145,6 +146,7 @@ def _figures(
         rank=step.rank,
         gpu=step.step.gpu,
         step_us=step.step.step_us,
+        unprofiled_us=median(step.unprofiled_us) if step.unprofiled_us else None,
         busy_us=Union((launch.start_us, launch.end_us) for launch in launches).length,
         compute_us=Union((one.start_us, one.end_us) for one in launches if id(one) not in communication).length,
         communication_us=Union((one.start, one.end) for one in ran).length,
@@ -189,7 +191,9 @@ def _collective(
     )
 
 
-def _lines(ran: dict[int, tuple[Ran, ...]], exposed: dict[Ran, _Exposed]) -> tuple[ExposedLine, ...]:
+def _lines(
+    ran: dict[int, tuple[Ran, ...]], exposed: dict[Ran, _Exposed], waited: dict[Ran, _Waited]
+) -> tuple[ExposedLine, ...]:
     """By line, module and operation, over all ranks."""
     groups: dict[tuple[Where | None, str | None, str], list[Ran]] = defaultdict(list)
     for some in ran.values():
@@ -202,6 +206,11 @@ def _lines(ran: dict[int, tuple[Ran, ...]], exposed: dict[Ran, _Exposed]) -> tup
             operation=operation,
             launches=len(some),
             exposed_us=sum(exposed[one].us for one in some) / len(ran),
+            waiting_us=(
+                sum(waited[one].exposed_us for one in some if one in waited) / len(ran)
+                if any(one in waited for one in some)
+                else None
+            ),
             time_us=sum(one.launch.time_us for one in some) / len(ran),
         )
         for (where, module, operation), some in groups.items()

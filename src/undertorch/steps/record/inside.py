@@ -20,5 +20,8 @@ def folders(packages: Iterable[str]) -> Iterator[Path]:
             yield from map(Path, spec.submodule_search_locations or ())
 
 
-INSIDE = (Path(torch.__file__).parent, Path(undertorch.__file__).parent, *folders(PLUMBING))
+OWN = tuple(path for path in Path(undertorch.__file__).parent.iterdir() if path.is_dir() and path.name != "train")
+"""Undertorch's parts. The model and the loop of `train` are no plumbing: their lines are what a step is made of."""
+
+INSIDE = (Path(torch.__file__).parent, *OWN, *folders(PLUMBING))
 """Folders whose frames are not the user's."""

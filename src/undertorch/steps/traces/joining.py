@@ -5,6 +5,8 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from undertorch.records import Where
 from undertorch.steps.traces.fields import Is, number
 from undertorch.steps.traces.nesting import outwards
@@ -115,9 +117,24 @@ def join(trace: Trace) -> Joined:
             external = number(event.args.external)
             if external is not None:
                 joined.calls[external] = event
-            if number(event.args.sequence) is not None and not number(event.args.forward_thread):
-                joined.forwards[number(event.args.sequence) or 0].append(event)
+            if number(event.args.sequence) is not None:
+                if number(event.args.forward_thread):
+                    _tell_node(event)
+                else:
+                    joined.forwards[number(event.args.sequence) or 0].append(event)
     return joined
+
+
+def _tell_node(backward: Seen) -> None:
+    """Gives a node's range the number of the node's own call, where it has none.
+
+    The profiler does so itself, but looks at the first call in the range alone (torch/csrc/profiler/collection.cpp).
+    Where a hook of the node runs before it (FSDP2 gathers parameters there), that is another.
+    """
+    node = next((one for one in outwards(backward.parent) if one.name.startswith(NODE)), None)
+    if node is not None and number(node.args.sequence) is None and node.name == f"{NODE}{backward.name}":
+        numbers = {"sequence": backward.args.sequence, "forward_thread": backward.args.forward_thread}
+        node.args = structs.replace(node.args, **numbers)
 
 
 def dispatched(innermost: Seen) -> Seen:
