@@ -1,13 +1,12 @@
 """Runs the ops' contract (tests/ops_promises.py) on a GPU, and what only a GPU can show; counts go to a JSON file.
 
-    PYTHONPATH=src:tests python3 benchmarks/ops_contract.py OUT [--seconds N] [--only WORD]
+    PYTHONPATH=src:tests python3 benchmarks/ops_contract.py OUT [--limit SECONDS] [--only WORD] [--on cpu]
 
-Rows come out as they are done, in OUT/ops_contract.jsonl; OUT/ops_contract.json has the counts. Kernels are compiled
-first, on all cores, by workers that launch nothing (`--compile I N`).
+OUT/ops_contract_cuda.json (or cpu) has the counts by op and by class of past bugs. What takes the time is compiling, so
+the rows are shared by many processes, which use the one GPU side by side; each writes its rows as they are done.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
@@ -15,95 +14,113 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from ops_promises import rows
+from ops_past_bugs import PAST_BUGS, rows_of
+from ops_promises import Row, rows
 from ops_promises_on_gpu import gpu_rows
 
-COMPILING = 40.0
-"""Seconds at most; what is not compiled by then is compiled when it is called."""
+
+def in_turn(table: list[Row]) -> list[Row]:
+    """The ops in turn, so that a run that is cut short has seen some of each; what only a GPU can show first."""
+    places: Counter[str] = Counter()
+    order = []
+    for row in table:
+        order.append((-1 if row.on_gpu_only else places[row.op], row))
+        places[row.op] += 1
+    return [row for _, row in sorted(order, key=lambda pair: pair[0])]
 
 
-def compile_share(share: int, of: int) -> None:
-    """Calls every so-manieth row on the CPU, with kernels that are compiled for an H200 and not run."""
-    from undertorch.compilers.triton_driver import Driver, put_in_place
-    from undertorch.gpus import find
-    from undertorch.ops.calls import on_host
+def matrix(results: dict[str, bool], table: list[Row]) -> dict[str, dict[str, dict[str, int]]]:
+    """Rows by op and by class of past bugs: how many there are, were tried, were right."""
 
+    def count(some: list[Row]) -> dict[str, int]:
+        found = [results.get(str(row)) for row in some]
+        return {"rows": len(some), "tried": sum(r is not None for r in found), "right": sum(r is True for r in found)}
+
+    ops = dict.fromkeys(row.op for row in table)
+    return {
+        "ops": {op: count([row for row in table if row.op == op]) for op in ops},
+        "past bugs": {bug: count(rows_of(bug, table)) for bug in PAST_BUGS},
+    }
+
+
+def run(table: list[Row], device: str, file: Path, until: float) -> None:
+    """Checks row after row and writes down what was wrong of each."""
     torch.set_num_threads(1)
-    put_in_place(Driver(find("H200"), lambda launch: None, lambda name, count: None))
-    for row in rows()[share::of]:
-        if not row.on_gpu_only and not (row.large and "131" in row.name):
-            with on_host(), contextlib.suppress(Exception):
-                row.check("cpu")
+    with file.open("w", encoding="utf-8") as lines:
+        for row in table:
+            if time.time() > until:
+                break
+            begin = time.monotonic()
+            try:
+                found = row.check(device)
+            except Exception as error:  # counted as wrong, whatever it is
+                found = [repr(error)[:400]]
+            lines.write(json.dumps({"row": str(row), "wrong": found, "s": round(time.monotonic() - begin, 2)}) + "\n")
+            lines.flush()
+            if any("CUDA error" in text or "device-side" in text for text in found):
+                break
 
 
-def compile_all() -> float:
-    began = time.monotonic()
-    workers = max(min((os.cpu_count() or 2) - 1, 15), 1)
-    each = [[sys.executable, __file__, "-", "--compile", str(n), str(workers)] for n in range(workers)]
-    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in each]
+def run_shared(asked: Any, until: float) -> list[dict[str, Any]]:
+    """The rows that the processes wrote."""
+    share = [sys.executable, __file__, str(asked.out), "--on", asked.on, "--only", asked.only]
+    workers = range(max(min((os.cpu_count() or 2) - 2, 14), 1))
+    running = [
+        subprocess.Popen([*share, "--share", str(n), str(len(workers)), str(until)], stderr=subprocess.DEVNULL)
+        for n in workers
+    ]
     for process in running:
         try:
-            process.wait(max(COMPILING - (time.monotonic() - began), 0.1))
+            process.wait(max(until + 15 - time.time(), 0.1))
         except subprocess.TimeoutExpired:
             process.kill()
-    return time.monotonic() - began
+    files = [asked.out / f"rows_{n}.jsonl" for n in workers]
+    return [json.loads(line) for file in files if file.exists() for line in file.read_text("utf-8").splitlines()]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seconds", type=float, default=110.0, help="start no row after that")
+    parser.add_argument("--limit", type=float, default=95.0, help="seconds: no row is begun after that")
     parser.add_argument("--only", default="", help="rows whose name holds this word")
-    parser.add_argument("--compile", nargs=2, type=int, metavar=("I", "N"))
+    parser.add_argument("--on", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--share", nargs=3, metavar=("I", "N", "UNTIL"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     os.environ.setdefault("UNDERTORCH_OPS", "own")  # the usual way of each: to measure them all would take minutes
-    if asked.compile:
-        return compile_share(*asked.compile)
+    on_gpu = asked.on == "cuda"
+    whole = [*gpu_rows(), *rows()]
+    table = [row for row in whole if asked.only in str(row) and (on_gpu or not (row.on_gpu_only or row.large))]
+    if asked.share:
+        share, of, until = asked.share
+        return run(in_turn(table)[int(share) :: int(of)], asked.on, asked.out / f"rows_{share}.jsonl", float(until))
     asked.out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    compiled = compile_all()
-    counts: dict[str, Counter[str]] = {}
-    wrong = []
-    table = [row for row in [*gpu_rows(), *rows()] if asked.only in str(row)]
-    # The ops in turn, so that a run that is cut short has seen some of each.
-    places: Counter[str] = Counter()
-    order = []
-    for row in table:
-        order.append((places[row.op], row))
-        places[row.op] += 1
-    order.sort(key=lambda pair: pair[0])
-    with (asked.out / "ops_contract.jsonl").open("w", encoding="utf-8") as lines:
-        for _, row in order:
-            count = counts.setdefault(row.op, Counter())
-            if time.monotonic() - began > asked.seconds:
-                count["not run"] += 1
-                continue
-            begin = time.monotonic()
-            try:
-                found = row.check("cuda")
-            except Exception as error:  # counted as wrong, whatever it is
-                found = [repr(error)[:400]]
-            count["wrong" if found else "right"] += 1
-            if found:
-                wrong.append({"row": str(row), "wrong": found})
-                print(row, found, flush=True)
-            lines.write(json.dumps({"row": str(row), "wrong": found, "s": round(time.monotonic() - begin, 2)}) + "\n")
-            lines.flush()
-            if any("CUDA error" in text or "device-side" in text for text in found):
-                break
-    result = {
-        "gpu": torch.cuda.get_device_name(),
+    for old in asked.out.glob("rows_*.jsonl"):
+        old.unlink()
+    began = time.time()
+    done = run_shared(asked, began + asked.limit)
+    results = {row["row"]: not row["wrong"] for row in done}
+    wrong = [{"row": row["row"], "wrong": row["wrong"]} for row in done if row["wrong"]]
+    result: dict[str, Any] = {
+        "device": torch.cuda.get_device_name() if on_gpu else "CPU",
         "torch": torch.__version__,
-        "compiling_s": round(compiled, 1),
-        "seconds": round(time.monotonic() - began, 1),
-        "counts": counts,
+        "seconds": round(time.time() - began, 1),
+        "rows": len(table),
+        "tried": len(done),
+        "matrix": matrix(results, table),
         "wrong": wrong,
     }
-    (asked.out / "ops_contract.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result["counts"]), f"{result['seconds']} s")
+    (asked.out / f"ops_contract_{asked.on}.json").write_text(json.dumps(result, indent=1) + "\n")
+    for what, lines in result["matrix"].items():
+        print(f"{what:40} rows tried right")
+        for name, count in lines.items():
+            print(f"  {name:38} {count['rows']:4} {count['tried']:5} {count['right']:5}")
+    for row in wrong:
+        print(row["row"], row["wrong"])
+    print(f"{len(wrong)} wrong, {len(done)} of {len(table)} tried, {result['seconds']} s")
     return None
 
 

@@ -8,6 +8,7 @@ Run by test_contract.py, and by benchmarks/ops_contract.py on a GPU.
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from math import isnan
 from typing import Any
@@ -233,7 +234,7 @@ def check_entropy(
     scale: float = 1.0,
     mean: float = 0.0,
     confident: float = 0.0,
-    minus_infinity: bool = False,
+    minus_infinity: str = "",
     ignored: str = "some",
     labels_dtype: torch.dtype = torch.int64,
     weighted: bool = False,
@@ -244,9 +245,14 @@ def check_entropy(
     generator = torch.Generator().manual_seed(seed_of(shape))
     logits = torch.randn(*shape, generator=generator) * scale + mean
     labels = torch.randint(0, max(min(shape[-1], torch.iinfo(labels_dtype).max), 1), shape[:-1], generator=generator)
-    if minus_infinity:
+    if minus_infinity == "a third":
         logits[..., 1::3] = -float("inf")
         labels = labels - (labels % 3 == 1).long()
+    elif minus_infinity == "a block":  # all that a kernel reads at first
+        logits[..., :8192] = -float("inf")
+        labels = labels.clamp_min(8192)
+    elif minus_infinity == "a row":
+        logits[1] = -float("inf")
     if confident:
         logits.scatter_add_(-1, labels.unsqueeze(-1), torch.full(labels.shape, confident).unsqueeze(-1))
     index = settings.get("ignore_index", -100)
@@ -341,7 +347,14 @@ def entropy_rows() -> Iterator[Row]:
         for gradient in ("forward", "backward"):
             yield row(f"logits {layout}, {gradient}", shape=(6, 48), layout=layout, gradient=gradient)
     for dtype, gradient in itertools.product((FP32, BF16), ("forward", "backward")):
-        yield row(f"-inf {dtype} {gradient}", shape=(6, 300), minus_infinity=True, dtype=dtype, gradient=gradient)
+        for which, width in (("a third", 300), ("a block", 9000), ("a row", 300)):
+            yield row(
+                f"-inf, {which}, {dtype} {gradient}",
+                shape=(6, width),
+                minus_infinity=which,
+                dtype=dtype,
+                gradient=gradient,
+            )
         yield row(f"large mean {dtype} {gradient}", shape=(6, 300), mean=1000.0, dtype=dtype, gradient=gradient)
         yield row(f"confident {dtype} {gradient}", shape=(6, 300), confident=15.0, dtype=dtype, gradient=gradient)
         yield row(f"wide spread {dtype} {gradient}", shape=(6, 300), scale=30.0, dtype=dtype, gradient=gradient)
@@ -520,12 +533,15 @@ def check_linear(
     chunk_rows: int | None = None,
     frozen: str = "",
     ignored: str = "some",
+    accumulation: torch.dtype | None = None,
     **settings: Any,
 ) -> list[str]:
     """The loss and both gradients, twice; chunks of few rows where those are asked for."""
     generator = torch.Generator().manual_seed(seed_of(rows, features, classes))
     x = LAYOUTS[layout](torch.randn(*rows, features, generator=generator).to(device, dtype))
-    weight = LAYOUTS[layout]((torch.randn(classes, features, generator=generator) * 0.3).to(device, dtype))
+    weight = (torch.randn(classes, features, generator=generator) * 0.3).to(device, dtype)
+    # Were all classes alike, x's gradient would be zero, and whoever comes to it only rounding errors.
+    weight = weight if "expanded" in layout else LAYOUTS[layout](weight)
     labels = torch.randint(0, classes, rows, generator=generator)
     if ignored == "all":
         labels.fill_(-100)
@@ -549,7 +565,8 @@ def check_linear(
     try:
         if chunk_rows is not None:
             file.CHUNK_BYTES = chunk_rows * classes * x.element_size()
-        ours = run(undertorch.ops.linear_cross_entropy, None)
+        accumulate = {} if accumulation is None else {"accumulation": accumulation}
+        ours = run(partial(undertorch.ops.linear_cross_entropy, **accumulate), None)
     finally:
         file.CHUNK_BYTES = before
     return compare(
@@ -566,6 +583,7 @@ def linear_rows() -> Iterator[Row]:
     for dtype in (FP32, BF16, FP16):
         yield row(f"{dtype}", dtype=dtype)
         yield row(f"{dtype}, chunks of 5 rows", dtype=dtype, chunk_rows=5, incoming=3.0)
+        yield row(f"{dtype}, summed in it", dtype=dtype, chunk_rows=20, accumulation=dtype)
     for rows in ((), (2, 5), (2, 3, 4), (0,), (1,)):
         yield row(f"rows {rows}", rows=rows)
     for reduction in ("mean", "sum"):
@@ -578,6 +596,91 @@ def linear_rows() -> Iterator[Row]:
     yield row("zero gradient", incoming=0.0)
 
 
+# All of them
+
+
+def calls(device: str) -> dict[str, tuple[Callable[..., Any], list[Tensor]]]:
+    """A call of each differentiable op, on what it is differentiable in."""
+    generator = torch.Generator().manual_seed(5)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(device).requires_grad_()
+
+    labels = torch.randint(0, 90, (37,), generator=generator).to(device)
+    angles = [torch.randn(7, 4, generator=generator).to(device) for _ in range(2)]
+    x, residual, weight, bias, head = normal(37, 50), normal(37, 50), normal(50), normal(50), normal(90, 50)
+    ops = undertorch.ops
+    return {
+        "rms_norm": (ops.rms_norm, [x, weight]),
+        "layer_norm": (ops.layer_norm, [x, weight, bias]),
+        "add_rms_norm": (ops.add_rms_norm, [x, residual, weight]),
+        "add_layer_norm": (ops.add_layer_norm, [x, residual, weight, bias]),
+        "swiglu": (ops.swiglu, [x, residual]),
+        "geglu": (ops.geglu, [x, residual]),
+        "cross_entropy": (lambda logits: ops.cross_entropy(logits, labels), [normal(37, 90)]),
+        "linear_cross_entropy": (lambda x, head: ops.linear_cross_entropy(x, head, labels), [x, head]),
+        "softmax": (ops.softmax, [x]),
+        "rope": (lambda q, k: ops.rope(q, k, *angles), [normal(2, 3, 7, 8), normal(2, 1, 7, 8)]),
+        "linear_act": (ops.linear_act, [x, head, normal(90)]),
+        "attention": (
+            lambda q, k, v: ops.attention(q, k, v, causal=True, softcap=3.0),
+            [normal(2, 4, 9, 16), normal(2, 2, 9, 16), normal(2, 2, 9, 16)],
+        ),
+    }
+
+
+def check_again(device: str, op: str) -> list[str]:
+    """A graph that is kept can be gone through again, and whatever was computed stays: bit for bit."""
+    call, given = calls(device)[op]
+    wrong = []
+    outputs: list[list[Tensor]] = []
+    for _ in range(5):
+        made = call(*given)
+        out = made if isinstance(made, tuple) else (made,)
+        incoming = [torch.full_like(o, 0.7) for o in out]
+        first = torch.autograd.grad(out, given, incoming, retain_graph=True)
+        kept = [t.clone() for t in (*out, *first)]
+        second = torch.autograd.grad(out, given, incoming)
+        outputs.append(kept)
+        if any(not torch.equal(a, b) for a, b in zip(first, second, strict=True)):
+            wrong.append("a second backward gave another gradient")
+        if any(not torch.equal(a, b) for a, b in zip(kept, (*out, *first), strict=True)):
+            wrong.append("a second backward wrote into what the first gave")
+    if any(not torch.equal(a, b) for some in outputs[1:] for a, b in zip(outputs[0], some, strict=True)):
+        wrong.append("five calls gave different results")
+    return wrong
+
+
+def check_used_twice(device: str, op: str) -> list[str]:
+    """One tensor in two calls: its gradients add up."""
+    call, given = calls(device)[op]
+
+    def total(result: Any) -> Tensor:
+        return (
+            sum((t.sum() for t in result), torch.zeros((), device=device))
+            if isinstance(result, tuple)
+            else result.sum()
+        )
+
+    once = torch.autograd.grad(total(call(*given)), given)
+    twice = torch.autograd.grad(total(call(*given)) + total(call(*given)), given)
+    return [
+        f"input {n}"
+        for n, (a, b) in enumerate(zip(once, twice, strict=True))
+        if not torch.allclose(2 * a, b, rtol=1e-5)
+    ]
+
+
+def common_rows() -> Iterator[Row]:
+    """What holds for every op alike."""
+    for op in calls("cpu"):
+        yield Row(op=op, name="retain_graph, the same five times", check=lambda d, op=op: check_again(d, op))
+        yield Row(op=op, name="an input used twice", check=lambda d, op=op: check_used_twice(d, op))
+
+
 def rows() -> list[Row]:
-    """The whole table."""
-    return [*norm_rows(), *entropy_rows(), *adamw_rows(), *gated_rows(), *linear_rows()]
+    """The whole table, that of ops_promises_transformer.py with it, which is built of what stands here."""
+    from ops_promises_transformer import transformer_rows
+
+    here = (norm_rows(), entropy_rows(), adamw_rows(), gated_rows(), linear_rows(), common_rows())
+    return [*itertools.chain(*here), *transformer_rows()]

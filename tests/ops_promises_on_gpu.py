@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ops_promises import BF16, FP32, Row, far
-from undertorch.ops import AdamW, BadCall, layer_norm
+from undertorch.ops import AdamW, BadCall, adamw, grad_norm, layer_norm
 from undertorch.ops import cross_entropy as entropy
 from undertorch.ops import rms_norm as norm
+from undertorch.ops.adamw import reference as adamw_reference
 from undertorch.ops.cross_entropy import reference as entropy_reference
 from undertorch.ops.rms_norm import reference as norm_reference
 
@@ -107,6 +108,47 @@ def in_a_graph(_: str) -> list[str]:
         theirs.step()
         theirs.zero_grad()
     return same([loss, *model.parameters()], [expected, *other.parameters()], 2e-3)
+
+
+def many_graphs(_: str) -> list[str]:
+    """More graphs than tables are kept, of tensors that no eager step has seen, replayed in turn among allocations."""
+    shapes = ((300, 7), (4097,), (1,), (70000,), (33, 5))
+    chunks = [(chunk, 1024, 4) for chunk in (1024, 2048, 4096, 8192, 16384, 32768)]
+
+    def made(device: str = "cuda") -> list[list[Tensor]]:
+        generator = torch.Generator().manual_seed(3)
+        p, g = ([torch.randn(shape, generator=generator).to(device) for shape in shapes] for _ in range(2))
+        return [p, g, [torch.zeros_like(t) for t in p], [torch.zeros_like(t) for t in p],
+                [torch.zeros((), device=device) for _ in p]]  # fmt: skip
+
+    def step(lists: list[list[Tensor]], chunk: Any) -> None:
+        adamw(*lists, lr=1e-2, norm=grad_norm(lists[1]), max_norm=0.5, configuration=chunk)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for chunk in chunks:
+            step(made(), chunk)
+    stream.synchronize()
+    sets = [made() for _ in range(2)]
+    torch.cuda.synchronize()
+    graphs = []
+    for chunk in chunks * 2:
+        for lists in sets:
+            graphs.append(torch.cuda.CUDAGraph())
+            with torch.cuda.graph(graphs[-1]):
+                step(lists, chunk)
+    kept = []
+    for graph in graphs:
+        kept.append(torch.full((50_000,), 7, device="cuda"))
+        step(made(), chunks[0])
+        graph.replay()
+    exact = [[t.double() for t in some] for some in made()]
+    norm = torch.stack([t.square().sum() for t in exact[1]]).sum().sqrt()
+    for _ in range(len(graphs) // 2):
+        adamw_reference(*exact, lr=1e-2, norm=norm, max_norm=0.5)
+    right = [t for some in exact[:1] + exact[2:] for t in some]
+    return [wrong for lists in sets for wrong in same([t for some in lists[:1] + lists[2:] for t in some], right, 1e-5)]
 
 
 def on_another_stream(_: str) -> list[str]:
@@ -229,6 +271,7 @@ def gpu_rows() -> Iterator[Row]:
     x = lambda: torch.randn(4, 8, device="cuda")  # noqa: E731
     checks: dict[str, Callable[[str], list[str]]] = {
         "in a CUDA graph": in_a_graph,
+        "AdamW in many CUDA graphs": many_graphs,
         "in another stream": on_another_stream,
         "under autocast": under_autocast,
         "without gradients": without_gradients,

@@ -1,6 +1,8 @@
 """What is chosen, when it may be measured, and how it is kept."""
 
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -80,7 +82,7 @@ def test_what_was_measured_elsewhere_does_not_hold_here(measured, monkeypatch):
     assert len(measured[1]) == 2
 
 
-@pytest.mark.parametrize("moment", ["capturing", "deterministic", "compiling", "own"])
+@pytest.mark.parametrize("moment", ["capturing", "deterministic", "compiling", "machine", "own"])
 def test_nothing_is_measured_at_the_wrong_moment(measured, monkeypatch, moment):
     """Then the usual way, the first, is taken, and the class is measured later."""
     with monkeypatch.context() as patch:
@@ -88,6 +90,8 @@ def test_nothing_is_measured_at_the_wrong_moment(measured, monkeypatch, moment):
             patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
         elif moment == "deterministic":
             patch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+        elif moment == "machine":
+            patch.setattr(choose, "on_machine", lambda: True)
         elif moment == "compiling":
             patch.setattr(torch.compiler, "is_compiling", lambda: True)
         else:
@@ -129,3 +133,92 @@ def test_the_cache_says_what_was_measured_and_why(measured, tmp_path):
     kept = json.loads((tmp_path / "ops.json").read_text())["choices"]["a GPU"]["some_pass bfloat16 128x64"]
     assert Choice(**kept).microseconds == {"a": 3.0, "b": 2.0, "library": 5.0}
     assert Choice(**kept).why == "fastest of 3"
+
+
+class Clock:
+    """torch.cuda as far as measuring uses it: graphs that know how long what they hold takes, and the clock."""
+
+    def __init__(self):
+        self.now, self.capturing, self.called = 0.0, None, []
+
+    def graph(self):
+        clock = self
+
+        class Graph:
+            def capture_begin(self, capture_error_mode):
+                self.takes, clock.capturing = 0.0, self
+
+            def capture_end(self):
+                clock.capturing = None
+
+            def replay(self):
+                clock.now += self.takes
+
+        return Graph()
+
+    def event(self, enable_timing):
+        clock = self
+
+        class Event:
+            def record(self):
+                self.at = clock.now
+
+            def synchronize(self):
+                pass
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        return Event()
+
+    def call(self, way, tensors):
+        """Takes as many ms as its way says; `none` does not run."""
+        if way == "none":
+            raise RuntimeError("does not fit")
+        self.called.append((way, self.capturing is not None))
+        if self.capturing is not None:
+            self.capturing.takes += float(way)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A GPU with 1,000 bytes of L2."""
+    made = Clock()
+    stream = SimpleNamespace(wait_stream=lambda other: None, synchronize=lambda: None)
+    for name, value in {
+        "device": lambda device: nullcontext(),
+        "stream": lambda stream: nullcontext(),
+        "Stream": lambda: stream,
+        "current_stream": lambda: stream,
+        "CUDAGraph": made.graph,
+        "Event": made.event,
+        "get_device_properties": lambda device: SimpleNamespace(L2_cache_size=1000),
+        "get_device_name": lambda device: "a GPU",
+        "is_current_stream_capturing": lambda: made.capturing is not None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    return made
+
+
+def test_a_way_is_timed_by_a_graph_of_calls_that_exceed_the_cache(clock):
+    """100 floats are 400 bytes: 8 sets exceed 3,000. A call outside of the graph compiles; one that fails is out."""
+    assert choose.measure(["2", "none", "0.5"], clock.call, (torch.ones(100), None)) == {"2": 2000.0, "0.5": 500.0}
+    assert clock.called.count(("2", True)) == 8
+    assert clock.called.count(("2", False)) == 1
+
+
+def test_the_first_call_of_a_user_measures_and_keeps_the_fastest(clock, tmp_path):
+    """All of it, but for the GPU: no way in which the clock, the graphs or the environment are asked may fail."""
+
+    class Tensor(torch.Tensor):
+        is_cuda = True
+
+    x = torch.ones(100).as_subclass(Tensor)
+    choose.environment.cache_clear()
+    for _ in range(2):
+        assert choose.chosen("some_pass", x, 4, 25, ("2", "0.5"), clock.call, (x,), library=False) == "0.5"
+    assert clock.called.count(("2", False)) == 1
+    (where,) = json.loads((tmp_path / "ops.json").read_text())["choices"]
+    assert where.startswith("a GPU, driver ")
+    assert f"torch {torch.__version__}" in where
+    choose.environment.cache_clear()

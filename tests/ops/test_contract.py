@@ -6,10 +6,17 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from ops_past_bugs import PAST_BUGS, rows_of
 from ops_promises import rows
+from ops_promises_on_gpu import gpu_rows
 from undertorch.ops.calls import on_host
 
 TABLE = rows()
+
+
+@pytest.mark.parametrize("bug", PAST_BUGS)
+def test_every_class_of_past_bugs_is_looked_for(bug):
+    assert rows_of(bug, [*TABLE, *gpu_rows()])
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if not row.large and not row.on_gpu_only], ids=str)

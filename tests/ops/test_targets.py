@@ -29,6 +29,9 @@ KERNELS = {
     *("norm_forward", "wide_norm_forward", "norm_backward", "wide_norm_dx", "wide_norm_dw", "column_sums"),
     *("losses", "gradients", "label_weight", "reduced", "squares", "root", "coefficients", "update"),
     *("gradients_unless_one", "gated_forward", "gated_backward"),
+    *("softmax_forward", "softmax_backward", "wide_softmax_forward", "wide_softmax_backward", "rotate"),
+    *("activate", "activate_backward"),
+    *("attend", "attend_backward_queries", "attend_backward_keys"),
 }
 
 
@@ -50,9 +53,28 @@ def calls():
     gate, up = torch.randn(6, 700, requires_grad=True).chunk(2, -1)
     for activated in (ops.swiglu(gate, up), ops.geglu(gate, up), ops.geglu(gate, up, approximate="tanh")):
         torch.autograd.grad(activated.sum(), [gate, up])
+    transformer_calls()
     p, master = torch.randn(5000, dtype=BF16, requires_grad=True), torch.randn(3000, requires_grad=True)
     p.grad, master.grad = p.detach(), master.detach()
     ops.AdamW([p, master], max_norm=1.0).step()
+
+
+def transformer_calls():
+    """The same of softmax, rotary embedding, linear layer with activation, and attention."""
+    for width in (700, 40000):
+        x = torch.randn(4, width, dtype=BF16, requires_grad=True)
+        torch.autograd.grad(ops.softmax(x), x, x.detach())
+    q, k, v = (torch.randn(1, heads, 20, 128, dtype=BF16, requires_grad=True) for heads in (4, 2, 2))
+    for interleaved in (False, True):
+        angles = (torch.randn(30, 24), torch.randn(30, 24))
+        torch.autograd.grad(
+            ops.rope(q, k, *angles, positions=torch.arange(20), interleaved=interleaved),
+            [q, k],
+            [q.detach(), k.detach()],
+        )
+    torch.autograd.grad(ops.attention(q, k, v, causal=True, window=9, softcap=20.0), [q, k, v], q.detach())
+    x, weight, bias = (torch.randn(*shape, dtype=BF16, requires_grad=True) for shape in ((9, 64), (70, 64), (70,)))
+    torch.autograd.grad(ops.linear_act(x, weight, bias).sum(), [x, weight, bias])
 
 
 @pytest.fixture

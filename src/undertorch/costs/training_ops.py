@@ -62,11 +62,14 @@ def padded(width: int) -> int:
 
 
 def forward_cut(width: int, rows: int, sms: int) -> Cut | None:
-    """Of a norm's forward: 16 elements a thread. None: rows wider than registers hold, which are read in pieces."""
+    """Of a norm's forward: 16 elements a thread, and 32 of rows beyond 4,096 (layer_norm of 16384 x 8192 on an H200:
+    139 µs, and 152 with 16; rms_norm: 136 either way). None: rows wider than registers hold, read in pieces.
+    """
     if width > WIDEST_FORWARD:
         return None
-    at_once = max(4096 // padded(width), 1)
-    return _spread(Cut(rows=at_once, warps=min(max(at_once * padded(width) // 512, 1), 32)), rows, sms)
+    block = padded(width)
+    at_once, a_thread = max(4096 // block, 1), 32 if block > 4096 else 16
+    return spread(Cut(rows=at_once, warps=min(max(at_once * block // (32 * a_thread), 1), 32)), rows, sms)
 
 
 def backward_cut(width: int, rows: int, sms: int) -> Cut | None:
@@ -75,10 +78,10 @@ def backward_cut(width: int, rows: int, sms: int) -> Cut | None:
         return None
     at_once = max(8192 // padded(width), 1)
     warps, stages = max(at_once * padded(width) // 1024, 1), 3 if width <= 8192 else 1
-    return _spread(Cut(rows=at_once, warps=warps, blocks_per_sm=1, stages=stages), rows, sms)
+    return spread(Cut(rows=at_once, warps=warps, blocks_per_sm=1, stages=stages), rows, sms)
 
 
-def _spread(cut: Cut, rows: int, sms: int) -> Cut:
+def spread(cut: Cut, rows: int, sms: int) -> Cut:
     """Fewer rows a block where there are not enough of them for every SM to get some."""
     while cut.rows > 1 and rows < cut.rows * sms:
         cut = replace(cut, rows=cut.rows // 2, warps=max(cut.warps // 2, 1))
@@ -265,6 +268,7 @@ def linear_cross_entropy(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     need_x, need_weight = op.arg("need_x") is True, op.arg("need_weight") is True
     gradient = need_x or need_weight
     at_once = max(LOGITS_BYTES // (classes * x.itemsize), 1)
+    total = temporary((classes, features), str(op.arg("accumulation")).removeprefix("torch."), x.device, 4)
     kernels: list[Kernel] = []
     for begin in range(0, rows, at_once):
         here = min(at_once, rows - begin)
@@ -277,10 +281,7 @@ def linear_cross_entropy(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         if need_x:
             kernels += inner(op, gpu, "aten::mm", part, self=logits, mat2=weight)
         if need_weight:
-            share = temporary((classes, features), x.dtype, x.device, 3)
-            total = temporary((classes, features), "float32", x.device, 4)
-            kernels += inner(op, gpu, "aten::mm", share, self=over, mat2=part)
-            kernels += inner(op, gpu, "aten::add_", total, overload="Tensor", self=total, other=share, alpha=1)
+            kernels += inner(op, gpu, "aten::addmm_", total, self=total, mat1=over, mat2=part, beta=1, alpha=1)
     counted = _one_block("label_weight", rows, labels.bytes, FLOAT32)
     reduced = _one_block("reduced", rows, rows * FLOAT32, FLOAT32)
     return (*((counted,) if op.arg("reduction") == "mean" else ()), *kernels, reduced)

@@ -1,8 +1,10 @@
 """What every op asks of its arguments, and who may run its kernels."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 import triton
@@ -35,6 +37,12 @@ def on_host() -> Iterator[None]:
         yield
     finally:
         _ON_HOST.reset(token)
+
+
+def on_machine() -> bool:
+    """Whether `with undertorch.machine()` stands for a GPU: tensors say that they are on it, and time means nothing."""
+    frontend = sys.modules.get("undertorch.simt.frontends.kernels")  # not imported: never entered
+    return frontend is not None and frontend.CURRENT.get(None) is not None
 
 
 def runs_own(*tensors: Tensor | None) -> bool:
@@ -112,6 +120,21 @@ def on_device_of(tensor: Tensor) -> AbstractContextManager[object]:
 def multiprocessors(tensor: Tensor) -> int:
     """SMs of the tensor's GPU; on the host, where time means nothing, two."""
     return torch.cuda.get_device_properties(tensor.device).multi_processor_count if tensor.is_cuda else 2
+
+
+MOST_SHARED = 227 * 1024
+"""Bytes of shared memory that a block of compute capability 9.0 can get (CUDA C++ Programming Guide, table of technical
+specifications)."""
+
+
+def shared_memory(tensor: Tensor) -> int:
+    """Bytes of shared memory that a block can get on the tensor's GPU; on the host, as an H200's. AMD's is not used."""
+    if compiles_for_amd():
+        return 0
+    if not tensor.is_cuda or torch.version.cuda is None:
+        return MOST_SHARED
+    properties: Any = torch.cuda.get_device_properties(tensor.device)  # torch's stubs lack this one
+    return int(properties.shared_memory_per_block_optin)
 
 
 def compiles_for_amd() -> bool:

@@ -22,7 +22,18 @@ NORMS = {
 }
 """Whether the mean is taken off, and whether a residual is added."""
 
-NAMES = (*NORMS, "cross_entropy", "adamw", "grad_norm", "swiglu", "geglu", "linear_cross_entropy")
+NAMES = (
+    *NORMS,
+    "cross_entropy",
+    "adamw",
+    "grad_norm",
+    "swiglu",
+    "geglu",
+    "linear_cross_entropy",
+    "softmax",
+    "rope",
+    "linear_act",
+)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

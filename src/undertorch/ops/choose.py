@@ -30,6 +30,8 @@ from torch import Tensor
 from undertorch import __version__
 from undertorch.compilers.driver import DriverError
 from undertorch.compilers.nvrtc import CudaError
+from undertorch.gpus.calibrating.on_cuda import driver_version
+from undertorch.ops.calls import on_machine
 
 MODES = ("auto", "own", "library")
 
@@ -136,7 +138,7 @@ def _choose(
     if mode() == "own":
         return ways[0] if ways else NOTHING
     by_text = {str(way): way for way in (*ways, *([LIBRARY] if library else []))}
-    if torch.are_deterministic_algorithms_enabled():
+    if torch.are_deterministic_algorithms_enabled() or on_machine():
         return UNSETTLED
     stored = stored_choices(environment(like.device)).get(text)
     if stored is not None and stored.way in by_text:
@@ -226,7 +228,7 @@ def _rotating(
 def environment(device: torch.device) -> str:
     """What a choice holds for."""
     gpu = torch.cuda.get_device_name(device)
-    driver = getattr(torch._C, "_cuda_getDriverVersion")()  # noqa: B009  # builds without CUDA lack it
+    driver = torch.version.hip or driver_version() or "unknown"
     return f"{gpu}, driver {driver}, torch {torch.__version__}, triton {triton.__version__}, undertorch {__version__}"
 
 

@@ -1,4 +1,6 @@
-"""Triton kernels of the gated activations: act(gate) * up, and both gradients. All arithmetic is float32."""
+"""Triton kernels of the gated activations, act(gate) * up, and both gradients; and the activations themselves, for
+linear_act_kernels.py. All arithmetic is float32.
+"""
 
 # The bodies are Triton's language, in Python's syntax.
 # mypy: ignore-errors
@@ -17,10 +19,11 @@ CUBIC: tl.constexpr = tl.constexpr(0.044715)
 SILU: tl.constexpr = tl.constexpr(0)
 GELU: tl.constexpr = tl.constexpr(1)
 GELU_TANH: tl.constexpr = tl.constexpr(2)
+RELU: tl.constexpr = tl.constexpr(3)
 
 
 @triton.jit
-def _activated(x, KIND: tl.constexpr):
+def activated(x, KIND: tl.constexpr):
     """act(x) and its derivative."""
     if KIND == SILU:
         share = 1.0 / (1.0 + tl.exp2(-x * LOG2E))
@@ -30,12 +33,18 @@ def _activated(x, KIND: tl.constexpr):
         share = 0.5 * (1.0 + tl.erf(x * ROOT_HALF))
         value = x * share
         slope = share + x * NORMAL_DENSITY * tl.exp2(x * x * (-0.5 * LOG2E))
+    elif KIND == RELU:
+        # nan stays nan, and its gradient passes, as torch has it.
+        value = tl.where(x <= 0.0, 0.0, x)
+        slope = tl.where(x <= 0.0, 0.0, 1.0)
     else:
+        # (1 + tanh(u)) / 2 is the logistic function of 2u, and e * share what is left of it to 1: neither has digits to
+        # lose where tanh is near -1 or 1. Below 126, so that e is finite and no 0 * infinity arises.
         inner = (x + x * x * x * CUBIC) * ROOT_TWO_OVER_PI
-        tanh = 1.0 - 2.0 / (tl.exp2(inner * (2.0 * LOG2E)) + 1.0)
-        share = 0.5 * (1.0 + tanh)
+        e = tl.exp2(tl.minimum(inner * (-2.0 * LOG2E), 126.0))
+        share = 1.0 / (1.0 + e)
         value = x * share
-        slope = share + x * (1.0 - tanh * tanh) * (1.0 + x * x * (3.0 * CUBIC)) * (0.5 * ROOT_TWO_OVER_PI)
+        slope = share + x * (share * (e * share)) * (1.0 + x * x * (3.0 * CUBIC)) * (2.0 * ROOT_TWO_OVER_PI)
     return value, slope
 
 
@@ -46,7 +55,7 @@ def gated_forward(gate, up, y, pieces, width, gate_stride, up_stride, KIND: tl.c
     row = (block // pieces).to(tl.int64)
     column = (block % pieces).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
-    value, _ = _activated(tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32), KIND)
+    value, _ = activated(tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32), KIND)
     value *= tl.load(up + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
     tl.store(y + row * width + column, value.to(y.dtype.element_ty), mask=inside)
 
@@ -62,7 +71,7 @@ def gated_backward(
     column = (block % pieces).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
     given = tl.load(dy + row * dy_stride + column, mask=inside, other=0.0).to(tl.float32)
-    value, slope = _activated(tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32), KIND)
+    value, slope = activated(tl.load(gate + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32), KIND)
     if NEED_GATE:
         factor = tl.load(up + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
         result = given * factor * slope
