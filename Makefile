@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help install demo test test-wild test-slow browser test-browser test-gpu fuzz lint bench ptx-forms triton-on-machine golden outputs schema
+.PHONY: help install demo test test-wild test-slow browser test-browser test-gpu fuzz lint bench bench-gpu ptx-forms triton-on-machine golden outputs schema
 
 help:
 	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
@@ -19,10 +19,11 @@ help:
 	@echo "make fuzz       mutated and random kernels on the machine, MINUTES=10"
 	@echo "make lint       ruff and mypy alone"
 	@echo "make bench      start-up, what seeing costs, predicted beside recorded, the machine's speed; and the docs' tables"
+	@echo "make bench-gpu  what takes a GPU of this machine (CUDA): calibration, what seeing costs, the L2"
 	@echo "make ptx-forms  which PTX forms the CUDA in FOLDER=… needs, and which of them the machine has"
-	@echo "make triton-on-machine  Triton's tutorials in FOLDER=… and liger-kernel in LIGER=… on the machine"
+	@echo "make triton-on-machine  Triton's tutorials in FOLDER=… and liger-kernel in LIGER=… on the machine, and checked"
 	@echo "make golden     ask the GPU of this machine again for tests/golden (needs CUDA)"
-	@echo "make outputs    put what see really prints into README.md, docs/see.md, examples/see.ipynb; docs/ptx-forms.md"
+	@echo "make outputs    put what see really prints into README.md, docs/see.md, examples/see.ipynb, docs/check.md, docs/faults/; docs/ptx-forms.md"
 	@echo "make schema     write docs/schemas/see-1.schema.json"
 
 install: $(INSTALLED)
@@ -73,7 +74,16 @@ bench: install
 	$(BIN)/python benchmarks/see_cost.py
 	$(BIN)/python benchmarks/gpt2_against_h200.py
 	$(BIN)/python benchmarks/scripts_against_h200.py
+	$(BIN)/python benchmarks/models_against_h200.py
+	$(BIN)/python benchmarks/traces.py
 	$(BIN)/python benchmarks/machine_speed.py
+	$(BIN)/python docs/tables.py
+
+bench-gpu: install
+	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/l2_walks.py build/bench && $(BIN)/python benchmarks/l2_walks.py --result build/bench
+	$(BIN)/python benchmarks/seeing_cost.py build/bench --limit 120
+	$(BIN)/python benchmarks/seeing_cost.py --result build/bench
 	$(BIN)/python docs/tables.py
 
 golden: install
@@ -89,10 +99,13 @@ ptx-forms: install
 
 triton-on-machine: install
 	$(BIN)/python benchmarks/triton_on_machine.py --tutorials $(FOLDER) --liger $(LIGER)
+	PYTHONPATH=tests $(BIN)/python benchmarks/check_kernels.py --tutorials $(FOLDER) --liger $(LIGER) --own
 	$(BIN)/python docs/tables.py
 
 outputs: install
 	$(BIN)/python docs/outputs.py
+	$(BIN)/python docs/faults.py
+	$(BIN)/python docs/check_sessions.py
 	$(BIN)/python docs/ptx_forms.py
 
 schema: install

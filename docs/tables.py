@@ -289,18 +289,217 @@ def calibrated() -> str:
     return table([gpu, "median", "±", "sheet", "of it", "variant"], cells)
 
 
+WALKS = {
+    "own": "each block a part of its own",
+    "random": "from part to part at random",
+    "next": "each block a part behind the next",
+    "same": "all blocks the same part",
+}
+
+
+def l2_walks() -> str:
+    """What arrives from the L2 by the order in which blocks read a set, past the L1; of sets of all sizes."""
+    cells = []
+    for walk, said in WALKS.items():
+        rates = [r["TB/s"] for r in result("l2_walks")["rows"] if r["walk"] == walk and r["load"] == "cg"]
+        cells.append([said, f"{min(rates):.1f} … {max(rates):.1f} TB/s"])
+    return table(["an H200, 4 to 50 MiB", "arrives"], cells)
+
+
+def seeing_cost() -> str:
+    """What undertorch's own code takes of a clean step, and steps of seen and unseen processes."""
+
+    def times(values: list[float]) -> str:
+        return ", ".join(f"{one:.2f}" for one in values) or "–"
+
+    cells = []
+    for row in result("seeing_cost")["rows"]:
+        if not (row["seen_ms"] and row["unseen_ms"]):
+            continue
+        own = row["own_us"]
+        within = row.get("all against nothing", [])
+        share = f"{100 * max(own) / 1e3 / max(row['seen_ms']):.1f} %" if own and row["seen_ms"] else "–"
+        cells.append(
+            [
+                f"`{row['model']}`",
+                ", ".join(f"{one:.0f}" for one in own) or "–",
+                share,
+                ", ".join(f"{100 * one:+.1f} %" for one in within) or "–",
+                times(row["seen_ms"]),
+                times(row["unseen_ms"]),
+            ]
+        )
+    head = ["model", "undertorch's own, µs a step", "of the step", "with it against without", "seen, ms", "unseen, ms"]
+    return table(head, cells)
+
+
+def checked_kernels() -> str:
+    """What check says of kernels that people use, and what it costs beside the machine alone."""
+    cases = result("check_kernels")["rows"]
+    sources: dict[str, list[dict]] = {}
+    for case in cases:
+        sources.setdefault(str(case["source"]).partition(" ")[0], []).append(case)
+    rows = []
+    for source, own in sources.items():
+        found = [finding["severity"] for case in own for finding in case["findings"]]
+        slower = sorted(case["checked_seconds"] / case["seconds"] for case in own)
+        rows.append([
+            {"tutorial": "Triton's tutorials", "undertorch": "our ops"}.get(source, source), len(own),
+            len({kernel for case in own for kernel in case["kernels"]}),
+            *(found.count(severity) for severity in ("error", "warning", "note")),
+            f"{slower[len(slower) // 2]:.1f} ({slower[0]:.1f} to {slower[-1]:.1f})",
+        ])  # fmt: skip
+    return table(["", "cases", "kernels", "errors", "warnings", "notes", "times slower than the machine alone"], rows)
+
+
+def counters() -> str:
+    """The machine's counts against a GPU's."""
+    rows = result("counters")["rows"]
+    cells: list[list[object]] = [[r["what"], r["counted"], r["equal"]] for r in rows]
+    whole = [sum(r[key] for r in rows) for key in ("counted", "equal")]
+    return table(["an H200, by Nsight Compute", "counted", "equal"], [*cells, ["**all**", *whole]])
+
+
+def sanitized() -> str:
+    """Planted faults: who finds what, and in how long."""
+    cells: list[list[object]] = []
+    for row in result("sanitizer")["rows"]:
+        tools = row["broken_sanitizer"]
+        found = ", ".join(tools) or "–" if tools is not None else "not run"
+        seconds = f"{row['broken_sanitizer_seconds']:.0f}" if row["broken_sanitizer_ended"] else "never ended"
+        own = ", ".join(row["broken_undertorch"]) or "–"
+        page = f"[{row['fault']}](faults/{row['fault']}.md)"
+        cells.append([page, found, seconds, own, f"{row['broken_undertorch_seconds']:.1f}"])
+    return table(["fault", "compute-sanitizer, four tools", "seconds, together", "undertorch", "seconds"], cells)
+
+
+def check_scale() -> str:
+    """Launches that could take too much."""
+    cells: list[list[object]] = [
+        [r["what"], f"{r['threads']:,}", f"{r['bytes'] / 1e6:,.0f} MB", f"{r['seconds']:.1f} s",
+         f"{r['memory'] / 1e6:,.0f} MB"]
+        for r in result("check_scale")["rows"]
+    ]  # fmt: skip
+    return table(["launch", "threads", "arguments", "checked in", "memory beside them"], cells)
+
+
+OPS_BY = ("undertorch auto", "undertorch own", "torch", "torch.compile", "liger", "quack")
+"""Who is in the table of the ops' times, in order."""
+
+
+def ops_times() -> str:
+    """Times of the training ops beside others', with the share of the copy rate, or the arithmetic, of `auto`."""
+    rows = [row for row in result("ops")["rows"] if "us" in row]
+    cases: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("op", "rows", "features", "width", "dtype", "pass_"))
+        cases.setdefault(key, {})[row["who"]] = row
+
+    def time(row: dict[str, Any] | None) -> str:
+        if row is None:
+            return ""
+        return f"{row['us'] / 1e3:.2f} ms" if row["us"] >= 1000 else f"{row['us']:.0f} µs"
+
+    def reached(row: dict[str, Any]) -> str:
+        if "flops" in row:
+            return f"{row['flops'] / row['us'] / 1e6:.0f} TFLOP/s"
+        return f"{100 * row['of_copy']:.0f} %"
+
+    cells = []
+    for (op, count, features, width, dtype, pass_), by in cases.items():
+        size = " × ".join(str(n) for n in (count, features, width) if n)
+        kind = "" if dtype == "bfloat16" else f" {dtype}"
+        first = by.get("undertorch auto") or by.get("undertorch own")
+        cells.append(
+            [
+                f"{op} {size}{kind}, {pass_}",
+                *(time(by.get(who)) for who in OPS_BY),
+                reached(first) if first else "",
+            ]
+        )
+    return table(
+        [f"{result('ops')['machine']}", *(who.removeprefix("undertorch ") for who in OPS_BY), "of copy"], cells
+    )
+
+
+def ops_aims() -> str:
+    """What was aimed at with the ops, and what was reached."""
+    aims = [aim for name in ("ops", "ops_sanitized") for aim in result(name)["aims"]]
+    return table(["", "aim", "reached", ""],
+                 [[aim["what"], aim["aim"], aim["got"], "yes" if aim["holds"] else "no"] for aim in aims])  # fmt: skip
+
+
+def ops_saved() -> str:
+    """Bytes and arithmetic of plain torch and of the ops, forward and backward."""
+
+    def less(row: dict[str, Any], what: str) -> str:
+        before, after = row[f"{what} torch"], row[f"{what} undertorch"]
+        return f"{100 * (after / before - 1):+.0f} %" if before else ""
+
+    rows = result("ops_savings")["rows"]
+    return table(
+        ["forward and backward", "bytes, torch", "ours", "", "FLOPs, torch", "ours", "", "launches"],
+        [
+            [
+                r["op"],
+                f"{r['bytes torch'] / 1e9:.2f} GB", f"{r['bytes undertorch'] / 1e9:.2f} GB", less(r, "bytes"),
+                f"{r['flops torch'] / 1e9:,.1f} G", f"{r['flops undertorch'] / 1e9:,.1f} G", less(r, "flops"),
+                f"{r['launches torch']} → {r['launches undertorch']}",
+            ]
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def ops_contract() -> str:
+    """Rows of the contract by class of past mistakes."""
+    rows = [row for row in result("ops_contract")["rows"] if row["kind"] == "past bugs"]
+    return table(
+        ["rows that look for", "there are", "right on the GPU, of those tried", "right on the CPU, of those tried"],
+        [
+            [r["name"], r["rows"], f"{r['gpu_right']} of {r['gpu_tried']}", f"{r['cpu_right']} of {r['cpu_tried']}"]
+            for r in rows
+        ],
+    )
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
+    "check.md": (checked_kernels,),
+    "check_counts.md": (counters, sanitized, check_scale),
     "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, cost),
-    "gpus.md": (calibrated,),
+    "gpus.md": (calibrated, l2_walks),
     "machine.md": (machine_speeds, machine_compiles, approximations),
-    "measuring.md": (measured_models,),
+    "measuring.md": (measured_models, seeing_cost),
+    "ops.md": (ops_times, ops_aims, ops_saved, ops_contract),
     "traces.md": (trace_joins, trace_speed),
     "triton.md": (triton_cases, triton_speeds),
 }
 
 
+def fault_time(fault: str) -> str:
+    """What a fault of docs/faults/ costs on the GPU that it was measured on; nothing where it was not measured."""
+    path = RESULTS / "fault_times.json"
+    content = json.loads(path.read_text()) if path.exists() else {"rows": []}
+    rows = [row for row in content["rows"] if row["fault"] == fault]
+    gpu = content.get("machine", "").partition(";")[0]
+    return "".join(
+        f"On an {gpu}, {row['what']}: {row['broken_us']:.1f} µs, mended {row['mended_us']:.1f} µs "
+        f"({row['broken_us'] / row['mended_us']:.2f} times).\n"
+        for row in rows
+    )
+
+
+def fault_times() -> None:
+    """Fills in the times of the pages of docs/faults/."""
+    for page in sorted((ROOT / "docs" / "faults").glob("*.md")):
+        text = page.read_text()
+        block = r"(<!-- table fault_time -->\n).*?(<!-- end -->)"
+        page.write_text(re.sub(block, lambda m, page=page: m[1] + fault_time(page.stem) + m[2], text, flags=re.S))
+
+
 def main() -> None:
     """Fills in every table of the pages."""
+    fault_times()
     for name, tables in TABLES.items():
         page = ROOT / "docs" / name
         text = page.read_text()

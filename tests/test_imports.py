@@ -23,7 +23,8 @@ KNOWS = {
     "checks": BASE | {"simt"},
     "ops": BASE,
     "reports": {"records", "gpus"},
-    "cli": BASE | {"ops", "steps", "simt", "checks", "reports"},
+    "train": BASE | {"ops", "steps", "simt", "reports"},
+    "cli": BASE | {"ops", "steps", "simt", "checks", "reports", "train"},
 }
 """Of each part, the others that it may import. A new folder gets its line here before its first file."""
 

@@ -8,11 +8,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from undertorch.notebook import Seeing
+    from undertorch.notebook_checks import Checking
     from undertorch.records import Checked, Gpu, Step
-    from undertorch.simt.frontends.kernels import Kernel, KernelFile, Setting
+    from undertorch.simt.frontends.kernels import KernelFile, Setting
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "check", "cuda", "machine", "ptx", "see", "seeing", "torch_op"]
+__all__ = ["__version__", "check", "checking", "cuda", "machine", "ptx", "see", "seeing", "torch_op"]
 
 
 def see(
@@ -69,9 +70,10 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext undertorch`."""
-    from undertorch.notebook import load
+    from undertorch import notebook, notebook_checks
 
-    load(shell)
+    notebook.load(shell)
+    notebook_checks.load(shell)
 
 
 def ptx(text: str) -> "KernelFile":
@@ -108,29 +110,45 @@ def cuda(source: str, options: Sequence[str] = ()) -> "KernelFile":
 
 
 def check(
-    kernel: "Kernel",
-    grid: int | tuple[int, ...],
-    block: int | tuple[int, ...],
+    kernel: Any,
+    grid: "int | tuple[int, ...] | Callable[[dict[str, Any]], tuple[int, ...]]",
     *arguments: object,
     dynamic_shared: int = 0,
     gpu: "str | Gpu" = "A100-80GB",
     seeds: int = 1,
     empty: Iterable[int] = (),
+    **named: object,
 ) -> "Checked":
-    """Runs a kernel of undertorch.cuda or undertorch.ptx on the machine, under all checks.
+    """Runs a kernel on the machine, under all checks.
 
-    What it finds: races, bad barriers, bad accesses, each with its lines, its evidence and its remedy, whether or not
-    this run gave a wrong result. Arguments as in a launch, which it is; they hold its results. `seeds`: how many orders
-    of warps are tried. `empty`: numbers of arguments whose contents are nothing to read, such as what torch.empty gave.
+    What it finds: races, bad barriers, bad accesses, and the classic ways of being slow, each with its lines, its
+    evidence and its remedy, whether or not this run gave a wrong result. Arguments as in a launch, which it is; they
+    hold its results. Of undertorch.cuda and undertorch.ptx the first argument is the block:
+    `check(kernel, grid, block, x, y)`. Of a Triton kernel (a JITFunction, also inside an autotuner) arguments are those
+    of `kernel[grid](x, y, n, BLOCK=128)`: `check(kernel, grid, x, y, n, BLOCK=128)`. `seeds`: how many orders of warps
+    are tried. `empty`: numbers of arguments whose contents are nothing to read, such as what torch.empty gave.
     A launch that ends by a fault or a deadlock is a finding.
     Raises undertorch.simt's PtxError, Unsupported and BadLaunch for what cannot be launched.
     """
-    from undertorch.checks.check import check as checked
+    from undertorch.checks.asked import check_asked
     from undertorch.gpus import find
 
     sheet = find(gpu) if isinstance(gpu, str) else gpu
-    return checked(kernel, grid, block, arguments, gpu=sheet, dynamic_shared=dynamic_shared, seeds=seeds,
-                   empty=tuple(empty))  # fmt: skip
+    return check_asked(kernel, grid, arguments, named, gpu=sheet, dynamic_shared=dynamic_shared, seeds=seeds,
+                       empty=tuple(empty))  # fmt: skip
+
+
+def checking(gpu: "str | Gpu" = "A100-80GB", seeds: int = 1, every: bool = False) -> "Checking":
+    """Checks all Triton and CUDA kernels that a block launches: `with undertorch.checking() as found:`.
+
+    Inside is `undertorch.machine()`: `device="cuda"` is served in the CPU's memory. Afterwards `found.checked` has what
+    was found of each kernel, and `found` shows itself in a notebook and under rich. In a notebook, `%load_ext
+    undertorch` brings the cell magic `%%check`. Of equal launches some are looked at; `every`: each is.
+    """
+    from undertorch import gpus
+    from undertorch.notebook_checks import Checking
+
+    return Checking(gpus.find(gpu) if isinstance(gpu, str) else gpu, seeds, every)
 
 
 def torch_op(name: str, mutates: Iterable[str] = ()) -> "Callable[[Callable[..., Any]], Any]":

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from undertorch import __version__
-from undertorch.cli.check import check
+from undertorch.cli.check import CheckCommand, check
 from undertorch.cli.compare import compare
 from undertorch.cli.doctor import doctor
 from undertorch.cli.exits import BadInput, Status, internal_error, say
@@ -15,6 +15,7 @@ from undertorch.cli.gpus import gpus
 from undertorch.cli.ops import ops
 from undertorch.cli.see import see
 from undertorch.cli.terminal import accept_every_character
+from undertorch.cli.train import train
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """The class of every wrong use of a command. Where it lives depends on typer's version; BadParameter, which typer
@@ -31,10 +32,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(context_settings=PASSED_ON)(see)
-app.command()(check)
+app.command(cls=CheckCommand)(check)
 app.command()(compare)
 app.command()(gpus)
 app.command()(ops)
+app.command()(train)
 app.command()(doctor)
 
 

@@ -114,7 +114,7 @@ def _read(paths: Sequence[Path], sheet: "Gpu | None", number: int | None) -> "tu
     overviews = []
     for path in paths:
         try:
-            overviews.append((path, traces.look_over(path)))
+            overviews.append((path, traces.look_over_ahead(path)))
         except traces.BadTrace as error:
             failed.append(str(error))
     among = traces.steady_on_all([overview for _, overview in overviews])

@@ -1,0 +1,540 @@
+"""Training on a GPU: undertorch's step beside torch's own ways, and on several GPUs.
+
+    PYTHONPATH=src python3 benchmarks/train.py OUT [--limit SECONDS]          GPT-2 124M, 32 × 1024, one GPU
+    PYTHONPATH=src python3 benchmarks/train.py OUT --gpus 2 [--limit SECONDS] DDP (GPT-2 124M), FSDP2 (Llama 1B)
+
+Writes OUT/train_WAY.json as soon as a way is timed, and OUT/train.json at the end, which comes before the limit
+whatever is still running. Each way is a process of its own, so that none can take the others along; what they compile
+they compile side by side, and a lock lets one at a time be timed. All have float32 weights (ours and `bf16`: float32
+masters of bfloat16 weights), AdamW with clipping at 1.0, the same random tokens, and attention by cuDNN unless `flash`
+is in the name. `--on cpu` rehearses it all on a small model.
+"""
+
+import argparse
+import faulthandler
+import fcntl
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+ONE_GPU = (
+    "ours", "ours_whole_logits", "compile_graphs", "compile_graphs_bf16", "ours_inductor",  # side by side
+    "ours_inductor_parts", "compile", "eager", "seen",
+)  # fmt: skip
+SEVERAL = (
+    "gpt2-124m_1", "gpt2-124m_N", "llama-1b_1", "llama-1b_N", "gpt2-124m_N_graphs", "gpt2-124m_N_alone",
+)  # fmt: skip
+AT_ONCE = 5
+WARM, TIMED, ROUNDS = 6, 10, 3
+SEED = 1
+TOGETHER = "TRAIN_WAYS_TOGETHER"
+LONGEST_WAIT = 55.0
+"""Seconds."""
+
+
+def small(on: str) -> bool:
+    return on == "cpu"
+
+
+def settings(name: str, on: str) -> Any:
+    from undertorch.train.config import changed, preset
+
+    found = preset(name)
+    if small(on):
+        return changed(found, layers=1, width=32, heads=4, context=16, vocabulary=300, batch=2)
+    return replace(found, shape=replace(found.shape, vocabulary=50257)) if name.startswith("gpt2") else found
+
+
+class Timer:
+    """Times calls of a step, with the GPU to itself."""
+
+    def __init__(self, on: str, lock: Path, name: str) -> None:
+        self.on, self.lock, self.name, self.warm = on, lock, name, WARM
+
+    def ready(self) -> None:
+        """Waits until all that were started together have compiled: nothing else then uses the GPU, or its power."""
+        together = [name for name in os.environ.get(TOGETHER, "").split(",") if name and name != self.name]
+        (self.lock.parent / f"ready_{self.name}").touch()
+        ends = time.monotonic() + LONGEST_WAIT
+        while time.monotonic() < ends and not all(
+            (self.lock.parent / f"ready_{name}").exists() or (self.lock.parent / f"train_{name}.json").exists()
+            for name in together
+        ):
+            time.sleep(0.05)
+
+    def __call__(self, step: Callable[[], float | None], tokens: int) -> dict[str, Any]:
+        import torch
+
+        cuda = self.on == "cuda"
+        losses, began = [], time.monotonic()
+        for number in range(self.warm):
+            losses.append(step())
+            print(f"step {number}: {time.monotonic() - began:.1f} s", flush=True)
+        self.ready()
+        each = []
+        with self.lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            for _ in range(2):
+                step()
+            for number in range(ROUNDS):
+                if cuda:
+                    torch.cuda.synchronize()
+                clocks = asked_clocks() if cuda and number == 1 else None
+                began = time.perf_counter()
+                for _ in range(TIMED):
+                    step()
+                if cuda:
+                    torch.cuda.synchronize()
+                each.append((time.perf_counter() - began) / TIMED)
+                if clocks is not None:
+                    states = clocks.communicate()[0].split("\n")
+            profiled = kernels_of(step) if cuda else {}
+        best = statistics.median(each)
+        result = {
+            "ms": best * 1e3,
+            "rounds_ms": [e * 1e3 for e in each],
+            "tokens_per_s": tokens / best,
+            "losses": losses,
+        }
+        if cuda:
+            result["peak_allocated_gib"] = torch.cuda.max_memory_allocated() / 2**30
+            result["peak_reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30
+            result |= {"clocks": states[:8], "profiled": profiled}
+        return result
+
+
+def asked_clocks() -> Any:
+    """nvidia-smi, while the GPU is at work: SM clock, power, why the clock is what it is."""
+    query = "clocks.sm,power.draw,clocks_event_reasons.active,temperature.gpu"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    return subprocess.Popen(["sh", "-c", f"sleep 0.25; {' '.join(command)}"], stdout=subprocess.PIPE, text=True)
+
+
+def kernels_of(step: Callable[[], float | None], steps: int = 3) -> dict[str, Any]:
+    """Time of each kernel in the steady state, the sum, and what of the span nothing ran in; microseconds a step."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(6):
+        step()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    names: dict[str, list[float]] = {}
+    spans = []
+    for event in profiler.events():
+        if str(event.device_type).endswith("CUDA"):
+            row = names.setdefault(event.name[:100], [0, 0.0])
+            row[0] += 1 / steps
+            row[1] += event.time_range.elapsed_us() / steps
+            spans.append((event.time_range.start, event.time_range.end))
+    spans.sort()
+    busy, until = 0.0, 0.0
+    for begin, end in spans:
+        busy += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    span = (until - spans[0][0]) / steps if spans else 0.0
+    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:45]
+    return {
+        "span_us": span, "busy_us": busy / steps,
+        "kernels": [[name, round(count, 2), round(us, 1)] for name, (count, us) in top],
+    }  # fmt: skip
+
+
+def random_rows(config: Any, world: int = 1, rank: int = 0) -> Any:
+    """The same tokens for every way; each step takes the next of four batches."""
+    import numpy as np
+
+    from undertorch.train.loader import Rows
+
+    random = np.random.default_rng(SEED)
+    shape = (4, world, config.batch, config.shape.context + 1)
+    tokens = random.integers(0, config.shape.vocabulary, shape)[:, rank]
+    return [Rows(tokens=each, places=(0,) * config.batch, epoch=0) for each in tokens]
+
+
+def norms_by_torch() -> None:
+    """Leaves norms, GELU and attention's layouts to whoever compiles the model; loss and update stay ours."""
+    from types import SimpleNamespace
+
+    from torch.nn import functional
+
+    from undertorch import ops
+    from undertorch.train import model
+
+    def add_layer_norm(x: Any, residual: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
+        total = x + residual
+        return functional.layer_norm(total, total.shape[-1:], weight, bias), total
+
+    def linear_act(x: Any, weight: Any, bias: Any, activation: str) -> Any:
+        return functional.gelu(functional.linear(x, weight, bias), approximate="tanh")
+
+    own = {name: getattr(ops, name) for name in ops.__all__}
+    model.ops = SimpleNamespace(**{**own, "add_layer_norm": add_layer_norm, "linear_act": linear_act})
+
+
+def ours(name: str, on: str, timer: Timer, **changes: Any) -> dict[str, Any]:
+    """As `undertorch train` does a step."""
+    import torch
+
+    from undertorch.train.distributed import Group, shared
+    from undertorch.train.model import made
+    from undertorch.train.step import Step
+    from undertorch.train.update import Update
+
+    config = replace(settings(name, on), **changes)
+    device = torch.device(on)
+    model = made(config, device, torch.bfloat16 if on == "cuda" else torch.float32)
+    called = shared(model, config, Group(rank=0, world=1, device=device))
+    step = Step(torch.compile(called) if config.compiled else called, Update(model, config), config, device)
+    rows, count = random_rows(config), 0
+
+    def once() -> float:
+        nonlocal count
+        loss, _ = step.gradients([rows[count % len(rows)]])
+        step.update(config.rate)
+        count += 1
+        return loss
+
+    result = timer(once, config.tokens_a_step)
+    return result | {"graphs": step.graphs is not None, "flops_a_token": config.shape.flops_a_token}
+
+
+def peer(  # noqa: PLR0915 - one recipe, read from top to bottom
+    on: str, timer: Timer, *, compiled: bool, graphs: bool, half: bool = False, flash: bool = False
+) -> dict[str, Any]:
+    """The GPT-2 of examples/train_gpt.py, by torch alone."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    import torch
+    import train_gpt
+    from torch.nn import functional
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    config = settings("gpt2-124m", on)
+    shape, cuda = config.shape, on == "cuda"
+    train_gpt.VOCABULARY = shape.padded
+    torch.manual_seed(SEED)
+    model = train_gpt.GPT(shape.context, shape.layers, shape.width, shape.heads).to(on)
+    if half:
+        model = model.bfloat16()
+    parameters = list(model.parameters())
+    masters = [p.detach().float() for p in parameters] if half else parameters
+    decayed = [m for m in masters if m.dim() >= 2], [m for m in masters if m.dim() < 2]
+    groups = [{"params": decayed[0], "weight_decay": 0.1}, {"params": decayed[1], "weight_decay": 0.0}]
+    more: dict[str, Any] = {"fused": True, "capturable": graphs} if cuda else {}
+    optimizer = torch.optim.AdamW(groups, lr=config.rate, betas=config.betas, **more)
+    wide = [torch.zeros_like(m) for m in masters] if half else []
+
+    def loss_of(tokens: Any, targets: Any) -> Any:
+        with torch.autocast(on, dtype=torch.bfloat16, enabled=cuda and not half):
+            logits = model(tokens)
+            return functional.cross_entropy(logits.view(-1, shape.padded), targets.reshape(-1))
+
+    function = torch.compile(loss_of) if compiled else loss_of
+    rows = [torch.from_numpy(each.tokens).to(on) for each in random_rows(config)]
+    tokens, targets = rows[0][:, :-1].clone(), rows[0][:, 1:].clone()
+    order = [
+        SDPBackend.FLASH_ATTENTION if flash else SDPBackend.CUDNN_ATTENTION,
+        SDPBackend.FLASH_ATTENTION,
+        SDPBackend.MATH,
+    ]
+    held: list[Any] = [torch.zeros((), device=on)]
+
+    def body() -> None:
+        for p in parameters:
+            p.grad = None
+        with sdpa_kernel(list(dict.fromkeys(order)), set_priority=True):
+            loss = function(tokens, targets)
+        loss.backward()
+        if half:
+            torch._foreach_copy_(wide, [p.grad for p in parameters])
+            for master, gradient in zip(masters, wide, strict=True):
+                master.grad = gradient
+        torch.nn.utils.clip_grad_norm_(masters, config.clip, foreach=True)
+        optimizer.step()
+        if half:
+            with torch.no_grad():
+                torch._foreach_copy_(parameters, masters)
+        held[0].copy_(loss.detach())
+
+    stream = torch.cuda.Stream() if cuda else None
+    graph: list[Any] = []
+    count = 0
+
+    def once() -> float:
+        nonlocal count
+        tokens.copy_(rows[count % len(rows)][:, :-1])
+        targets.copy_(rows[count % len(rows)][:, 1:])
+        if graph:
+            graph[0].replay()
+        else:
+            body()
+        count += 1
+        if graphs and cuda and count == 3:
+            torch.cuda.synchronize()
+            made = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(made, stream=stream):
+                body()
+            graph.append(made)
+        return float(held[0])
+
+    if stream is None:
+        result = timer(once, config.tokens_a_step)
+    else:
+        with torch.cuda.stream(stream):
+            result = timer(once, config.tokens_a_step)
+    return result | {"graphs": bool(graph), "flops_a_token": shape.flops_a_token}
+
+
+def seen(on: str) -> dict[str, Any]:
+    """Where the time of our step goes: every launch by phase, kind and bound, beside the least time that its bytes and
+    operations need at the rates this GPU was measured to reach."""
+    from collections import defaultdict
+
+    from undertorch.records.totals import busy_us, shares_us
+    from undertorch.train.seen import screen, see_step
+
+    step, gpu = see_step(settings("gpt2-124m", on), None if on == "cuda" else "H200")
+    reached = gpu.achieved_bandwidth or gpu.memory_bandwidth
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
+    names: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for launch, share in zip(step.launches, shares_us(step.launches), strict=True):
+        row = groups[str(launch.phase), str(launch.kernel.kind), str(launch.bound)]
+        memory = (launch.kernel.min_bytes or 0) / reached * 1e6
+        compute = (
+            (launch.kernel.flops or 0) / 740e12 * 1e6 if str(launch.kernel.kind) in ("matmul", "attention") else 0.0
+        )
+        floor = max(memory, compute)
+        for place, value in enumerate((1, share, floor, launch.kernel.min_bytes is None)):
+            row[place] += value
+        names[launch.kernel.name[:90]][0] += 1
+        names[launch.kernel.name[:90]][1] += share
+    rows = [
+        {"phase": p, "kind": k, "bound": b, "launches": n, "us": us, "floor_us": floor, "without_bytes": unknown}
+        for (p, k, b), (n, us, floor, unknown) in sorted(groups.items())
+    ]
+    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:60]
+    return {
+        "step_us": step.step_us, "busy_us": busy_us(step.launches), "origin": str(step.time_origin), "rows": rows,
+        "kernels": [{"name": name, "launches": n, "us": us} for name, (n, us) in top], "screen": list(screen(step)),
+    }  # fmt: skip
+
+
+def together(
+    name: str, on: str, timer: Timer, out: Path, *, alone: bool = False, graphs: bool = False
+) -> dict[str, Any] | None:
+    """DDP of GPT-2, FSDP2 of Llama, by torchrun. `alone`: without the sum of gradients, which shows what that costs."""
+    import torch
+
+    from undertorch.train.distributed import group, shared
+    from undertorch.train.model import made
+    from undertorch.train.step import Step
+    from undertorch.train.update import Update
+
+    config = replace(settings(name, on), parallel="fsdp" if name.startswith("llama") else "ddp")
+    with group(on) as one:
+        fsdp = one.world > 1 and config.parallel == "fsdp"
+        model = made(config, one.device, torch.bfloat16 if on == "cuda" and not fsdp else torch.float32)
+        cuda = one.device.type == "cuda"
+        with torch.cuda.stream(torch.cuda.Stream()) if cuda else nullcontext():  # for a DDP that is to be captured
+            called = model if alone else shared(model, config, one)
+        if cuda:
+            torch.cuda.synchronize()
+        step = Step(called, Update(model, config), config, one.device, captures=one.world == 1 or graphs)
+        timer.warm = 14 if graphs else WARM
+        rows, count = random_rows(config, one.world, one.rank), 0
+
+        def once() -> float:
+            nonlocal count
+            loss, _ = step.gradients([rows[count % len(rows)]])
+            step.update(config.rate)
+            count += 1
+            return loss
+
+        if not one.first:
+            timer.lock = out / f"lock_{one.rank}"  # all time the same steps
+        result = timer(once, config.tokens_a_step * one.world)
+        result |= {"world": one.world, "flops_a_token": config.shape.flops_a_token, "graphs": step.graphs is not None}
+        return result if one.first else None
+
+
+def way(name: str, on: str, out: Path) -> dict[str, Any] | None:
+    timer = Timer(on, out / "lock", name)
+    if "_1" in name or "_N" in name:
+        model, _, how = name.partition("_")
+        return together(model, on, timer, out, alone=how.endswith("alone"), graphs=how.endswith("graphs"))
+    if name == "seen":
+        return seen(on)
+    if name == "ours":
+        return ours("gpt2-124m", on, timer)
+    if name == "ours_whole_logits":
+        return ours("gpt2-124m", on, timer, fused_loss=False)
+    if name.startswith("ours_inductor"):
+        norms_by_torch()
+        return ours("gpt2-124m", on, timer, compiled=True, fused_loss=name.endswith("parts"))
+    return peer(
+        on, timer, compiled="compile" in name, graphs="graphs" in name, half="bf16" in name, flash="flash" in name
+    )  # fmt: skip
+
+
+def run_way(name: str, on: str, out: Path) -> None:
+    """In a process of its own: writes OUT/train_WAY.json, also where it fails."""
+    began = time.monotonic()
+    faulthandler.dump_traceback_later(40, repeat=True)  # says where a way is that does not end
+    try:
+        result = way(name, on, out)
+    except BaseException as error:
+        result = {"failed": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-2000:]}
+        if int(os.environ.get("RANK", "0")) > 0:
+            raise
+    if result is None:
+        return
+    if "tokens_per_s" in result and on == "cuda":
+        from undertorch import gpus
+        from undertorch.records import Math
+
+        peak = gpus.find("H200").peaks[Math.TENSOR_BF16] * result.get("world", 1)
+        result["mfu"] = result["tokens_per_s"] * result["flops_a_token"] / peak
+    result |= {"way": name, "seconds": time.monotonic() - began}
+    (out / f"train_{name}.json").write_text(json.dumps(result, indent=1))
+    if "failed" in result:
+        sys.exit(1)
+
+
+def command(name: str, on: str, out: Path, gpus: int) -> list[str]:
+    own = [str(Path(__file__).resolve()), str(out), "--way", name, "--on", on]
+    if "_N" in name:
+        return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}", *own]
+    return [sys.executable, *own]
+
+
+def all_ways(names: tuple[str, ...], at_once: int, on: str, out: Path, gpus: int, ends: float) -> None:
+    """Starts them in their order, some at a time; kills what is left at the limit."""
+    waiting = [names[at : at + at_once] for at in range(0, len(names), at_once)]
+    for batch in waiting:
+        if time.monotonic() > ends - 20:
+            print(f"not begun within the limit: {', '.join(batch)}", flush=True)
+            continue
+        environment = {"TORCHINDUCTOR_COMPILE_THREADS": "6", **os.environ, TOGETHER: ",".join(batch)}
+        running = {}
+        for name in batch:
+            log = (out / f"train_{name}.log").open("w")
+            running[name] = subprocess.Popen(
+                command(name, on, out, gpus), stdout=log, stderr=log, start_new_session=True, env=environment
+            )  # fmt: skip
+        own_end = min(ends, time.monotonic() + 45) if gpus > 1 else ends  # one that hangs leaves time for the others
+        while running and time.monotonic() < own_end:
+            for name, process in list(running.items()):
+                if process.poll() is not None:
+                    del running[name]
+                    shorten(out, name)
+                    told(out, name)
+            time.sleep(0.2)
+        for name, process in running.items():
+            print(f"{name}: not done within the limit", flush=True)
+            os.killpg(process.pid, 9)
+            process.wait()
+            shorten(out, name)
+
+
+def shorten(out: Path, name: str) -> None:
+    log = out / f"train_{name}.log"
+    log.write_text(log.read_text(errors="replace")[-4000:])
+
+
+def told(out: Path, name: str) -> None:
+    path = out / f"train_{name}.json"
+    if not path.is_file():
+        print(f"{name}: no result; see train_{name}.log", flush=True)
+        return
+    result = json.loads(path.read_text())
+    if "failed" in result:
+        print(f"{name}: {result['failed']}"[:300], flush=True)
+    elif name == "seen":
+        print("\n".join(result["screen"]), flush=True)
+    else:
+        memory, losses = result.get("peak_allocated_gib", 0), result["losses"]
+        print(
+            f"{name:22} {result['ms']:8.2f} ms  {result['tokens_per_s']:10,.0f} tokens/s  "
+            f"MFU {result.get('mfu', 0):.3f}  {memory:.1f} GiB  loss {losses[0]:.4f} {losses[-1]:.4f}  "
+            f"busy {result.get('profiled', {}).get('busy_us', 0) / 1e3:.2f} ms  {result.get('clocks', [''])[:1]}  "
+            f"({result['seconds']:.0f} s)",
+            flush=True,
+        )
+
+
+AIM = 575_000
+"""Tokens a second of GPT-2 124M, 32 × 1024, on one H200."""
+
+
+def publish(out: Path) -> None:
+    """Writes benchmarks/results/train.json from what a run on the GPU left in OUT."""
+    from results_file import Aim, write
+
+    found = json.loads((out / "train.json").read_text())
+    timed = [each for each in found if "tokens_per_s" in each]
+    kept = (
+        "way",
+        "ms",
+        "rounds_ms",
+        "tokens_per_s",
+        "mfu",
+        "peak_allocated_gib",
+        "peak_reserved_gib",
+        "graphs",
+        "world",
+    )
+    rows: list[dict[str, object]] = [{key: each[key] for key in kept if key in each} for each in timed]
+    rows += [{key: each[key] for key in ("step_us", "busy_us", "rows")} for each in found if each.get("way") == "seen"]
+    best = max((each for each in timed if each["way"].startswith("ours")), key=lambda each: each["tokens_per_s"])
+    aim = Aim(
+        what=f"tokens a second of {best['way']}", aim=f"{AIM:,}", got=f"{best['tokens_per_s']:,.0f}",
+        holds=best["tokens_per_s"] >= AIM,
+    )  # fmt: skip
+    write("train", rows, [aim], {"torch": "2.11.0+cu130", "triton": "3.6.0", "driver": "580.159"}, "NVIDIA H200")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds, after which it has ended")
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--on", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--way", help="one way, in this process")
+    parser.add_argument("--only", default=None, help="ways, with commas between")
+    parser.add_argument("--publish", action="store_true", help="only write benchmarks/results/train.json from OUT")
+    asked = parser.parse_args()
+    if asked.publish:
+        publish(asked.out)
+        return
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.way:
+        run_way(asked.way, asked.on, asked.out)
+        return
+    ends = time.monotonic() + asked.limit - 3
+    names = SEVERAL if asked.gpus > 1 else ONE_GPU
+    if asked.only:
+        names = tuple(asked.only.split(","))
+    # Side by side they would need more GPUs than there are; a way of several GPUs has all.
+    all_ways(names, 1 if asked.gpus > 1 else AT_ONCE, asked.on, asked.out, asked.gpus, ends)
+    results = [json.loads(path.read_text()) for path in sorted(asked.out.glob("train_*.json"))]
+    for result in results:
+        result.pop("trace", None)
+    (asked.out / "train.json").write_text(json.dumps(results, indent=1))
+    for path in (*asked.out.glob("lock*"), *asked.out.glob("ready_*")):
+        path.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A training run, from text to checkpoint, on undertorch.ops. Importing this imports no torch."""
