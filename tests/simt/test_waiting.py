@@ -77,3 +77,49 @@ def test_a_syncwarp_in_each_arm_is_one(kernels):
     x = np.zeros(32, np.int32)
     kernels["syncs"][1, 32](x)
     assert np.array_equal(x, np.where(np.arange(32) % 2, 1, 2))
+
+
+ARM_IN_FRONT = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 rounds) {
+  .reg .pred %p<4>;
+  .reg .b32 %r<9>;
+  .reg .b64 %d<4>;
+  mov.u32 %r1, %tid.x;
+  ld.param.u32 %r2, [rounds];
+  mov.u32 %r3, 0;
+  mov.u32 %r4, 0;
+  bra.uni LOOP;
+ARM:
+  add.u32 %r5, %r1, 100;
+JOIN:
+  shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;
+  add.u32 %r4, %r4, %r6;
+  add.u32 %r3, %r3, 1;
+  setp.eq.u32 %p1, %r3, %r2;
+  @%p1 bra END;
+LOOP:
+  and.b32 %r7, %r1, 1;
+  setp.eq.u32 %p2, %r7, 1;
+  @%p2 bra ARM;
+  mov.u32 %r5, %r1;
+  bra.uni JOIN;
+END:
+  ld.param.u64 %d1, [out];
+  cvta.to.global.u64 %d1, %d1;
+  mul.wide.u32 %d2, %r1, 4;
+  add.u64 %d1, %d1, %d2;
+  st.global.u32 [%d1], %r4;
+  ret;
+}
+"""
+"""As LLVM lays out some loops of Triton's: an arm of the branch stands in front of it."""
+
+
+def test_lanes_meet_round_after_round_where_an_arm_is_in_front_of_its_branch():
+    x, lanes = np.zeros(32, np.int32), np.arange(32)
+    undertorch.ptx(ARM_IN_FRONT)["k"][1, 32](x, 3)
+    given = lanes + 100 * (lanes % 2)
+    assert np.array_equal(x, 3 * given[lanes ^ 1])

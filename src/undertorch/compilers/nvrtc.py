@@ -4,11 +4,13 @@ import hashlib
 import re
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from undertorch.compilers import standard_c
+from undertorch.compilers.file_names import FILE, file_names, unescaped
 from undertorch.compilers.kept import folder, keep, kept
 
 MISSING = "CUDA C++ needs NVRTC: pip install 'undertorch[cuda]'."
@@ -62,6 +64,18 @@ def compile_cuda(
     elif path is not None:
         keep(path, text.encode())
     return text
+
+
+def own_files(ptx: str) -> dict[str, str]:
+    """Text of the files that PTX names in its lines and that are not CUDA's own, by the names that it gives them."""
+    found = {}
+    for name in file_names(ptx):
+        path = Path(name)
+        if any(path.is_relative_to(place) for place in _headers()) or not path.is_file():
+            continue
+        with suppress(OSError, UnicodeDecodeError):
+            found[name] = path.read_text(encoding="utf-8")
+    return found
 
 
 def _path(source: str, options: Sequence[str], name: str) -> Path | None:
@@ -128,7 +142,8 @@ def _nvrtc() -> Any:
 
 def _named(text: str, name: str) -> str:
     """PTX whose source is called as it was named: NVRTC takes the name for a path from the working folder."""
-    return text.replace(f'"{Path.cwd() / name}"', f'"{name}"')
+    full = str(Path.cwd() / name)
+    return FILE.sub(lambda found: found[0].replace(found[1], name) if unescaped(found[1]) == full else found[0], text)
 
 
 def _own(said: str, name: str) -> str:

@@ -14,6 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 
 USED = re.compile(r"Used (\d+) registers")
+LINE = re.compile(r"^(\s*\.loc\s+\d+\s+\d+\s+\d+),[^\n]*", re.MULTILINE)
+"""A source position and what it was inlined into, which LLVM writes in a form that ptxas does not read (no
+`function_name`); it is nothing to registers."""
 SHARED = re.compile(r"(\d+) bytes smem")
 BARRIERS = re.compile(r"used (\d+) barriers")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -52,7 +55,7 @@ def resources(ptx: str, kernel: str, capability: tuple[int, int]) -> Resources |
         # Files in memory: what a script's run leaves on the disk is counted, and these are not the script's.
         source, cubin = os.memfd_create("kernel.ptx"), os.memfd_create("kernel.cubin")
         try:
-            os.pwrite(source, ptx.encode(), 0)
+            os.pwrite(source, LINE.sub(r"\1", ptx).encode(), 0)
             asked = ("-v", f"-arch=sm_{major}{minor}", "--entry", kernel, "-o", f"/proc/self/fd/{cubin}")
             done = subprocess.run(
                 [program, *asked, f"/proc/self/fd/{source}"],

@@ -1,11 +1,12 @@
 """What a Fault says: who did what where, which argument was meant, and how the source line reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from undertorch.records import TextOrigin
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import Fault, Thread
 from undertorch.simt.program import Program
@@ -21,6 +22,8 @@ class Given:
     """Bytes."""
     sources: Mapping[str, str]
     """Text of source files, by the names that the PTX gives them; of files that are not known, nothing."""
+    origins: Mapping[str, TextOrigin] = field(default_factory=dict)
+    """Where those of them that are no files stand."""
     names: Sequence[str] = ()
     """What the arguments are called; where they have no names, they are counted."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from undertorch.gpus import find
-from undertorch.records import Gpu
+from undertorch.records import Gpu, TextOrigin
 from undertorch.simt.errors import BadLaunch, Deadlock, Fault
 from undertorch.simt.events import Counters, EventConsumer, counters
 from undertorch.simt.faults import Given
@@ -82,6 +82,7 @@ def launch(
     cooperative: bool = False,
     mma: str = "fast",
     sources: Mapping[str, str] | None = None,
+    origins: Mapping[str, TextOrigin] | None = None,
     names: Sequence[str] = (),
     on_start: Callable[[Schedule], None] | None = None,
 ) -> Result:
@@ -97,7 +98,8 @@ def launch(
     pointers that lie in memory. `cooperative`: all blocks have to be resident at once, whether the PTX says so or not.
     `mma`: how tensor cores add, `fast` (in float32, rounded after each product) or `exact` (as `gpu` does, bit for bit
     where numerics.py has its model). `sources`: text of source files by the names that the PTX gives them, to be
-    quoted; `names`: of the arguments, for messages. `on_start` gets the launch before its first block starts.
+    quoted, and `origins` where those of them stand that are no files; `names`: of the arguments, for messages.
+    `on_start` gets the launch before its first block starts.
     What threads print goes to sys.stdout when the launch ends, however it does.
     Raises PtxError, Unsupported and BadLaunch before anything runs; Fault and Deadlock while it does.
     """
@@ -138,7 +140,13 @@ def launch(
         patience=patience,
         time_limit=time_limit,
         on_events=on_events,
-        given=Given(arguments=arguments, dynamic_shared=dynamic_shared, sources=sources or {}, names=names),
+        given=Given(
+            arguments=arguments,
+            dynamic_shared=dynamic_shared,
+            sources=sources or {},
+            origins=origins or {},
+            names=names,
+        ),
     )
     if on_start is not None:
         on_start(schedule)

@@ -6,11 +6,12 @@ look-back scan and a grid-wide barrier move on.
 """
 
 import ctypes
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +85,8 @@ class Schedule:
     """Held while somebody looks at events."""
     following: int = 0
     stop: bool = False
+    interrupted: bool = False
+    """By Ctrl-C."""
 
     @property
     def blocks(self) -> int:
@@ -156,7 +159,8 @@ class Schedule:
         count = max(1, min(self.threads, self.blocks))
         self.lanes = [HostThread(self, number, count) for number in range(count)]
         if count == 1:
-            self.lanes[0].run()
+            with self._interruptible():
+                self.lanes[0].run()
         else:
             hosts = [threading.Thread(target=lane.run_quietly, daemon=True) for lane in self.lanes]
             try:
@@ -172,6 +176,29 @@ class Schedule:
             if lane.error is not None:
                 raise lane.error
             lane.drain()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Inside, Ctrl-C ends the launch: Python's own handler would raise at the start of what native code calls, and
+        C knows no exception.
+        """
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        signal.signal(signal.SIGINT, lambda number, frame: self._interrupt())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self) -> None:
+        self.interrupted = self.stop = True
+        for lane in self.lanes:
+            lane.context[0]["end_block"] = 0
+            lane.context[0]["fuel_slice"] = 1
 
     def _halt(self, started: "list[HostThread]") -> None:
         """Stops all host threads and waits for their end, however often somebody presses Ctrl-C meanwhile.
@@ -399,6 +426,8 @@ class HostThread:
     def host(self, context: int, warp_address: int, kind: int, number: int, mask: int) -> int:
         """Called by native code: a full event buffer, a call of device code. An error is kept: it may not pass C."""
         try:
+            if self.schedule.interrupted:
+                raise KeyboardInterrupt
             if kind == layout.EVENTS_FULL:
                 self.drain()
                 return layout.GO_ON

@@ -43,6 +43,7 @@ def all_of_torch():
         torch,
         torch.cuda,
         torch.cuda.random,
+        torch.accelerator,
         torch.autograd,
         torch.amp.autocast_mode.autocast,
         torch.utils.checkpoint,
@@ -114,6 +115,14 @@ def test_torch_cuda_answers_for_the_gpu():
         end.record()
     torch.cuda.synchronize()
     assert begin.elapsed_time(end) >= 0
+
+
+@pytest.mark.usefixtures("machine")
+def test_torch_accelerator_asks_no_driver():
+    """Adam asks so at each step where torch is built for CUDA; without a driver that raised."""
+    assert torch.accelerator.current_device_index() == 0
+    assert not torch.accelerator.current_stream().is_capturing()
+    torch.accelerator.synchronize()
 
 
 @pytest.mark.usefixtures("machine")

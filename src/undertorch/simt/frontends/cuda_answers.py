@@ -80,6 +80,10 @@ class Stream(contextlib.AbstractContextManager["Stream"]):
         """Done."""
         return True
 
+    def is_capturing(self) -> bool:
+        """There are no CUDA graphs here."""
+        return False
+
     def synchronize(self) -> None:
         """Nothing to wait for."""
 
@@ -120,6 +124,22 @@ def answers(gpu: Gpu, capability: tuple[int, int]) -> dict[str, Any]:
         "set_stream": lambda stream: None,
         "is_current_stream_capturing": lambda: False,
         **_random(),
+    }
+
+
+def accelerator_answers(cuda: dict[str, Any]) -> dict[str, Any]:
+    """The functions of `torch.accelerator` that ask the driver, by name, from what `torch.cuda` answers.
+
+    torch built for CUDA asks them in each step of Adam, and would look for a driver. Each is a function of its own:
+    Dynamo knows functions by their identity, and refuses one that has two names.
+    """
+    return {
+        "current_device_index": lambda: 0,
+        "set_device_index": lambda device: None,
+        "device_index": Device,
+        "current_stream": lambda device=None: cuda["current_stream"](),
+        "set_stream": lambda stream: None,
+        "synchronize": lambda device=None: None,
     }
 
 

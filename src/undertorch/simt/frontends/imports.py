@@ -23,6 +23,7 @@ class _Watcher(MetaPathFinder):
     def __init__(self, name: str, call: Callable[[], object]) -> None:
         self._name = name
         self._call = call
+        self._asking = False
 
     def leave(self) -> None:
         """Watches no longer."""
@@ -32,18 +33,26 @@ class _Watcher(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find, with a loader that tells when it is done."""
-        if fullname != self._name:
+        """What the other finders find, with a loader that tells when it is done.
+
+        It goes on watching until a loader has run: whoever asks for a spec need not import (torch built for CUDA only
+        asks whether triton is there).
+        """
+        if fullname != self._name or self._asking:
             return None
-        self.leave()
-        spec = importlib.util.find_spec(fullname)
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asking = False
         if spec is None or spec.loader is None:
             return spec
         loader: Any = spec.loader
         load, call = loader.exec_module, self._call
 
         def loaded(module: ModuleType) -> None:
-            del loader.exec_module  # the loader's own again
+            vars(loader).pop("exec_module", None)  # the loader's own again; of two watchers the first to run takes it
+            self.leave()
             load(module)
             call()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from undertorch.records import Gpu
+from undertorch.records import Gpu, TextOrigin
 from undertorch.simt.errors import BadLaunch, SimtError
 from undertorch.simt.frontends.gpu import Modules, device_of, launch_on_gpu
 from undertorch.simt.frontends.mangled import demangled
@@ -104,6 +104,12 @@ class KernelFile:
     modules: Modules = field(default_factory=Modules)
     source: str | None = None
     """CUDA C++ that it was compiled from, as the file SOURCE_NAME."""
+    name: str | None = None
+    """Of a file that it was read from."""
+    origin: TextOrigin | None = None
+    """Where the source stands that is no file."""
+    included: Mapping[str, str] = field(default_factory=dict)
+    """Text of one's own files that the source includes, by the names that the PTX gives them."""
 
     def __repr__(self) -> str:
         try:
@@ -116,6 +122,8 @@ class KernelFile:
     @property
     def title(self) -> str:
         """What it is called."""
+        if self.name is not None:
+            return self.name
         return SOURCE_NAME if self.source is not None else "PTX"
 
     @property
@@ -259,6 +267,7 @@ def _launched(sized: Sized, arguments: tuple[object, ...], reachable: Sequence[o
         memory=file.memory,
         reachable=reachable,
         sources={SOURCE_NAME: file.source} if file.source is not None else None,
+        origins={SOURCE_NAME: file.origin} if file.origin is not None else None,
     )
     _note_writes(prepare(file.text, name, setting.instrument, numerics_of(setting.gpu, setting.mma)), arguments)
     if CURRENT.get() is not None:

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils import checkpoint
 
 from undertorch.records import Gpu
-from undertorch.simt.frontends.cuda_answers import answers
+from undertorch.simt.frontends.cuda_answers import accelerator_answers, answers
 from undertorch.simt.frontends.patches import Patches
 from undertorch.simt.frontends.true_devices import true_devices
 
@@ -125,8 +125,10 @@ ANSWERS: dict[Any, Callable[..., Any]] = {
 def put_in_place(gpu: Gpu, capability: tuple[int, int]) -> Callable[[], None]:
     """Puts the GPU into this process's torch. Answers what undoes it."""
     patches, mode = Patches(), OnTheMachine()
-    for name, answer in answers(gpu, capability).items():
-        patches.put(torch.cuda, name, answer)
+    of_cuda = answers(gpu, capability)
+    for home, found in ((torch.cuda, of_cuda), (torch.accelerator, accelerator_answers(of_cuda))):
+        for name, answer in found.items():
+            patches.put(home, name, answer)
     for home, names in ((torch.cuda.random, ("manual_seed", "manual_seed_all")), (torch.cuda.streams, ("Event",))):
         for name in names:
             patches.put(home, name, getattr(torch.cuda, name))

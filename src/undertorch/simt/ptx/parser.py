@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from undertorch.compilers.file_names import unescaped
 from undertorch.simt.errors import PtxError, Unsupported, on_line
 from undertorch.simt.ptx.checks import checked
 from undertorch.simt.ptx.constants import integer
@@ -40,7 +41,9 @@ def parse(text: str) -> Module:
 def _files(items: list[Token]) -> dict[int, str]:
     """`.file` lines stand behind the code that names them."""
     return {
-        integer(items[at + 1]): items[at + 2].text[1:-1] for at, token in enumerate(items[:-2]) if token.text == ".file"
+        integer(items[at + 1]): unescaped(items[at + 2].text[1:-1])
+        for at, token in enumerate(items[:-2])
+        if token.text == ".file"
     }
 
 

@@ -101,6 +101,8 @@ def run_warp(ctx: Context, block: Block, warp: Warp) -> i32:
             continue
         mask = bits(pcs == splat(low))
         if mask == FULL:
+            # All lanes run, so whoever was waited for has come: what they looked like then may come again in a loop.
+            warp.tried = 0
             status = call_address(ctx.full, ctx, warp, low)
         else:
             if ctx.masked == 0:
@@ -146,7 +148,7 @@ def change_leader(warp: Warp, low: i32) -> None:
 def release_parked(ctx: Context, warp: Warp, pcs: V[i32]) -> i1:
     """Lanes that wait for others of their mask try again, once any lane came to them or left since.
 
-    `warp.patience` keeps what the lanes looked like when all of them last failed.
+    `warp.tried` keeps what the lanes looked like when all of them last failed.
     """
     parked = (pcs >= splat(widen(i32, PARKED))) & (pcs < splat(widen(i32, WAITING)))
     who = bits(parked)
