@@ -64,22 +64,31 @@ class Checking:
 def load(shell: Any) -> None:
     """`%load_ext undertorch`: the cell magic `%%check`, and findings drawn where a cell ends with them."""
     from IPython.core.error import UsageError
+    from IPython.display import display
 
     from undertorch.reports.findings_cell import cell as drawn
+    from undertorch.simt.errors import BadLaunch
+
+    show: Any = display
 
     def check(line: str, cell: str) -> Checking:
         """%%check [GPU] [--seeds N] [--every-launch]: whether the kernels that the cell launches race, and more."""
         given = _arguments(line)
         try:
             found = Checking(gpus.find(given.gpu), given.seeds, given.every)
-        except (gpus.UnknownGpu, gpus.BadSheet) as error:
+        except (gpus.UnknownGpu, gpus.BadSheet, BadLaunch) as error:
             raise UsageError(str(error)) from None
         # The magic's own line counts as the first, as the notebook shows it.
         text = "\n" + shell.transform_cell(cell)
         number = len(shell.history_manager.input_hist_parsed) - 1  # of the cell that runs
         code = compile(text, shell.compile.cache(text, number, raw_code=cell), "exec")
-        with found:
-            exec(code, shell.user_ns)
+        try:
+            with found:
+                exec(code, shell.user_ns)
+        except BaseException:
+            if found.checked:
+                show(found)  # before the cell's own traceback: what it returns is not shown then
+            raise
         return found
 
     shell.register_magic_function(check, magic_kind="cell", magic_name="check")

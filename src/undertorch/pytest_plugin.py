@@ -135,7 +135,7 @@ class Checking:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What was checked, what is less grave than what fails, and what pyproject.toml accepts in vain."""
         from undertorch.checks.suppressions import suppressed
-        from undertorch.reports.terminal.findings import summary
+        from undertorch.reports.terminal.findings import skipped, summary
 
         if not self._tells:
             return
@@ -146,6 +146,8 @@ class Checking:
             return
         targets = ", ".join(sorted({one.target for one in checked}))
         terminalreporter.line(f"{summary(checked)} ({targets} code as on {self._gpu.name})")
+        for sentence in skipped(checked):
+            terminalreporter.line(sentence)
         graver = [] if self._fail_on is None else [f for one in checked for f in one.at_least(self._fail_on)]
         for one in checked:
             for finding in one.findings:

@@ -1,10 +1,15 @@
 """What `undertorch.check` says: places, evidence, remedies, fingerprints, and what it refuses."""
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pytest
 
 import undertorch
 from undertorch.checks.arguments import BadArgument, arguments
+from undertorch.checks.check import watched
 from undertorch.checks.told import names_of, plain
 from undertorch.compilers.nvrtc import nvrtc_version
 from undertorch.records import FindingKind, Severity
@@ -164,13 +169,23 @@ def test_json_holds_what_the_contract_names():
     data = json.loads(to_json([found]))
     assert (data["schema"], data["target_arch"]) == (1, "sm_80")
     (kernel,) = data["kernels"]
-    assert (kernel["name"], kernel["grid"], kernel["block"], kernel["counters"]) == (
-        "reverse",
-        [1, 1, 1],
-        [64, 1, 1],
-        {},
-    )
+    assert (kernel["name"], kernel["grid"], kernel["block"]) == ("reverse", [1, 1, 1], [64, 1, 1])
+    # Two full warps store a tile of 64 floats and load it again; 256 bytes are read and 256 written.
+    counted = kernel["counters"]
+    assert (counted["wavefronts"], counted["sectors"]) == (4, 16)
+    assert counted["thread_instructions"] == 32 * counted["warp_instructions"] > 0
     (finding,) = kernel["findings"]
     assert (finding["kind"], finding["severity"], finding["line"]) == ("race-shared", "error", 5)
     assert finding["other"] == {"file": "kernel.cu", "line": 6}
     assert {"file", "message", "evidence", "remedy", "fingerprint", "count"} <= finding.keys()
+
+
+@needs_nvrtc
+def test_ctrl_c_ends_a_kernel_that_never_ends_while_it_is_looked_at():
+    """Python raises at the start of what native code calls, where nobody can catch it."""
+    kernel = undertorch.cuda("__global__ void k(int* x) { while (true) atomicAdd(x, 1); }")["k"]
+    pressed = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    pressed.start()
+    with pytest.raises(KeyboardInterrupt):
+        watched(kernel.file.text, kernel.name, 1, 32, [np.zeros(1, np.int32)], gpu="A100-80GB", time_limit=30)
+    pressed.join()

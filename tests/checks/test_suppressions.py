@@ -71,3 +71,19 @@ def test_other_settings_are_refused(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.undertorch.check]\nfail_on = 'note'")
     with pytest.raises(BadSuppression, match="has no fail_on; it has suppress"):
         suppressions(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["tool = 3", "[tool]\nundertorch = 'x'", "[tool.undertorch]\ncheck = []"])
+def test_what_is_no_table_is_refused(tmp_path, text):
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(BadSuppression, match=r"is no table; write \[tool.undertorch.check\]"):
+        suppressions(tmp_path)
+
+
+def test_a_templates_name_stands_for_all_kernels_that_are_made_from_it(tmp_path):
+    listed = written(tmp_path, 'kernel = "ns::put"\nreason = "fine"', 'kernel = "ns::put<int>"\nreason = "old"')
+    (one,), stale = suppressed([checked(finding(), kernel="ns::put<float>")], listed)
+    assert one.findings == ()
+    assert stale == ()
+    _, (sentence,) = suppressed([checked(kernel="ns::put<int>"), checked(finding(), kernel="ns::put<float>")], listed)
+    assert 'kernel = "ns::put<int>"' in sentence

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from undertorch.cli.main import run
-from undertorch.compilers.nvrtc import nvrtc_version
+from undertorch.compilers.nvrtc import compile_cuda, nvrtc_version
 
 RACE = """__global__ void k(int* x) {
     __shared__ int s[64];
@@ -61,7 +61,7 @@ def test_notes_fail_only_where_that_is_asked(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((), "has 2 kernels: _Z1kPi, _Z5otherv; say which with --kernel NAME."),
+        ((), "has 2 kernels: k, other; say which with --kernel NAME."),
         (("--kernel", "q"), "it has none of that name (q)"),
         (("--kernel", "k"), "The kernel takes 1 arguments, and 0 were given."),
         ((*ASKED, "--fail-on", "never"), "--fail-on never: it is one of error, warning, note."),
@@ -88,3 +88,66 @@ def test_what_is_no_kernel_file(tmp_path, capsys):
     other.write_text("")
     assert run(["check", str(other)]) == 2
     assert "check takes a script (train.py), a pytest file" in capsys.readouterr().err
+
+
+def test_a_race_in_a_header_of_ones_own_is_shown_there_whatever_the_folder_is_called(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "a b ü"
+    folder.mkdir()
+    (folder / "add.cuh").write_text("// adds\n__device__ inline void add(float* x) {\n    x[0] += 1;\n}\n")
+    (folder / "kernel.cu").write_text('#include "add.cuh"\n__global__ void k(float* x) {\n    add(x);\n}\n')
+    monkeypatch.chdir(tmp_path)
+    assert run(["check", "a b ü/kernel.cu", "--arg", "f32[1]", "--github"]) == 1
+    shown = capsys.readouterr().out
+    assert "     3 │     x[0] += 1;" in shown
+    assert "::error file=a b ü/add.cuh,line=3," in shown
+
+
+def test_what_the_compiler_warns_of_is_said_without_our_own_code(tmp_path, capsys):
+    path = tmp_path / "warned.cu"
+    path.write_text("__global__ void k(int* x) { int unused; x[threadIdx.x] = 1; }")
+    assert run(["check", str(path), "--block", "32", "--arg", "i32[32]"]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("undertorch: ")
+    assert "unused" in error
+    assert "UserWarning" not in error
+
+
+def test_a_name_that_is_empty_is_asked_for(capsys):
+    assert run(["check", "kernels.py::"]) == 2
+    assert "name a function or kernel behind ::" in capsys.readouterr().err
+
+
+def test_without_a_ptxas_the_report_says_what_it_leaves_out(kernel, capsys, monkeypatch):
+    monkeypatch.setattr("undertorch.checks.occupancy.resources", lambda *of: None)
+    monkeypatch.setenv("COLUMNS", "300")
+    assert run(["check", kernel, *ASKED, "--option=-DMENDED"]) == 0
+    clean, skipped = capsys.readouterr().out.splitlines()
+    assert "nothing found" in clean
+    assert skipped.startswith("Not looked at: occupancy, spilled registers and the last wave: there is no ptxas")
+
+
+def test_ptx_without_lines_is_shown_and_annotated_where_it_stands(kernel, capsys, tmp_path, monkeypatch):
+    """What is left of a compiled kernel when its .loc and .file are gone."""
+    lines = compile_cuda(RACE).splitlines()
+    bare = [line for line in lines if not line.strip().startswith((".loc", ".file"))]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bare.ptx").write_text("\n".join(bare))
+    assert run(["check", "bare.ptx", *ASKED, "--github", "--sarif", "found.sarif"]) == 1
+    shown = capsys.readouterr().out
+    stored = next(n for n, line in enumerate(bare, 1) if "st.shared" in line)
+    assert f"::error file=bare.ptx,line={stored}," in shown
+    assert bare[stored - 1].split()[0] in shown
+    (result,) = json.loads((tmp_path / "found.sarif").read_text())["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "bare.ptx"
+
+
+def test_a_file_without_kernels_is_told_what_a_kernel_is(tmp_path, capsys):
+    path = tmp_path / "none.cu"
+    path.write_text("__device__ int f() { return 1; }")
+    assert run(["check", str(path)]) == 2
+    assert "has no kernels: __global__ functions" in capsys.readouterr().err
+
+
+def test_annotations_of_nothing_are_nothing(kernel, capsys):
+    assert run(["check", kernel, *ASKED, "--option=-DMENDED", "--github"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1

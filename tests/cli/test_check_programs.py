@@ -122,6 +122,37 @@ def test_a_script_that_raises_shows_its_own_traceback_and_what_was_found_before(
     assert "race-global" in said.out
 
 
+def test_a_script_that_goes_to_another_folder_changes_no_name_and_no_place_of_what_is_written(script, capsys, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(path.read_text() + "\nimport os\nos.chdir('/')\n")
+    assert run(["check", "--json", "found.json", script, "1", "--race"]) == 1
+    assert (tmp_path / "found.json").exists()
+    assert Path.cwd() == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise SystemExit('no data')", "ended by saying: no data."),
+        ("raise SystemExit(3)", "ended with exit status 3."),
+    ],
+)
+def test_how_a_script_ended_itself_is_said(tmp_path, capsys, source, said):
+    path = tmp_path / "ends.py"
+    path.write_text(source)
+    assert run(["check", str(path)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_script_that_is_no_python_shows_its_own_line_alone(tmp_path, capsys):
+    path = tmp_path / "wrong.py"
+    path.write_text("def (\n")
+    assert run(["check", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "SyntaxError" in error
+    assert "runpy" not in error
+
+
 def test_a_script_without_kernels_is_not_called_clean(tmp_path, capsys):
     path = tmp_path / "plain.py"
     path.write_text("print(1)")
@@ -142,7 +173,8 @@ def test_files_beside_the_report_and_standard_output_for_json_alone(script, caps
 
 def test_annotations_come_after_the_report(script, capsys):
     assert run(["check", "--github", script, "1", "--race"]) == 1
-    assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith("::error file=kernel.cu,line=1,")
+    line = next(n for n, text in enumerate(SCRIPT.split("\n"), 1) if "*x +=" in text or "x[0] +=" in text)
+    assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith(f"::error file=train.py,line={line},")
 
 
 def test_what_the_project_accepts_does_not_fail_and_what_it_accepts_in_vain_is_said(script, capsys):

@@ -4,6 +4,7 @@ import pytest
 
 from tiny_training import words
 from undertorch.cli.main import run
+from undertorch.train.config import PRESETS
 
 SMALL = (
     *("--layers", "1", "--width", "32", "--heads", "4", "--context", "16", "--vocabulary", "300", "--batch", "4"),
@@ -21,7 +22,7 @@ def cache(tmp_path, monkeypatch):
 def test_from_text_to_checkpoint_samples_and_picture(tmp_path, capsys):
     assert run(["train", "text.txt", *SMALL, "--sample", "abc"]) == 0
     said = capsys.readouterr().out
-    assert "a model of two bytes has" in said
+    assert "a table of what follows two bytes has" in said
     assert "--- sample 1 of 1, seed 1337\nabc" in said
     folder = tmp_path / "runs" / "nano"
     assert (folder / "checkpoints" / "step-00000004").is_dir()
@@ -33,7 +34,15 @@ def test_a_run_is_not_written_over_and_goes_on_where_it_is_asked_to(capsys):
     assert run(["train", "text.txt", *SMALL]) == 2
     assert "pass --resume to go on with it" in capsys.readouterr().err
     assert run(["train", "--resume", "--steps", "6", "--on", "cpu", "--no-see"]) == 0
-    assert "after step 4" in capsys.readouterr().out
+    assert "after step 4\n" in capsys.readouterr().out
+    assert run(["train", "--resume", "--on", "cpu", "--no-see"]) == 0
+    assert "after step 6; all 6 are made" in capsys.readouterr().out
+
+
+def test_the_help_names_every_preset(capsys):
+    assert run(["train", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ", ".join(PRESETS) in said
 
 
 def test_a_text_that_changed_is_not_gone_on_with(tmp_path, capsys):

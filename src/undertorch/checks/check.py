@@ -14,10 +14,11 @@ from undertorch.checks.detector import Detector
 from undertorch.checks.divergence import check_divergence
 from undertorch.checks.local import LocalMemory, check_local
 from undertorch.checks.memory import check_memory
-from undertorch.checks.occupancy import check_occupancy
+from undertorch.checks.occupancy import check_occupancy, skipped
 from undertorch.checks.races import check_races
 from undertorch.checks.samples import Samples
 from undertorch.checks.told import Told, demangled, names_of
+from undertorch.checks.traffic import counts
 from undertorch.records import Checked, Finding, FindingKind, Gpu, Severity
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import BadLaunch, Deadlock, Fault
@@ -58,7 +59,7 @@ def check(
     source = kernel.file.source
     if source is not None:
         check_pointers(kernel.name, arguments)
-    sources = {} if source is None else {source_name: source}
+    sources = {**({} if source is None else {source_name: source}), **kernel.file.included}
     found: list[Finding] = []
     saved = list(contents(arguments))
     told: Told | None = None
@@ -79,6 +80,9 @@ def check(
         runs=seeds,
         findings=merged(found),
         sources=sources,
+        origins={} if kernel.file.origin is None else {"PTX" if source is None else source_name: kernel.file.origin},
+        counts=counts(told),
+        skipped=skipped(told),
     )
 
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from undertorch.checks.check import contents, findings, merged, watched
+from undertorch.checks.occupancy import skipped
 from undertorch.checks.told import Told, demangled, names_of
-from undertorch.records import Checked, Dim3, Finding, Gpu
+from undertorch.checks.traffic import counts
+from undertorch.records import Checked, Counts, Dim3, Finding, Gpu, TextOrigin
 from undertorch.simt.errors import BadLaunch
 from undertorch.simt.launch import Result, launch, three
 from undertorch.simt.program import parsed
@@ -32,7 +35,10 @@ class Seen:
     """Different grids and blocks."""
     findings: list[Finding] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, TextOrigin] = field(default_factory=dict)
     missed: str | None = None
+    counts: Counts | None = None
+    skipped: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +60,11 @@ class Launches:
     kernels: dict[Key, Seen] = field(default_factory=dict)
     """By name and file."""
     _named: dict[tuple[str, str], Seen] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises BadLaunch for what is no number of orders."""
+        if not hasattr(self.seeds, "__index__") or index(self.seeds) < 1:
+            raise BadLaunch(f"seeds={self.seeds!r}: it is a number of orders of warps to try, from 1 on.")
 
     def __call__(
         self, ptx: str, kernel: str, grid: Any, block: Any, arguments: Sequence[object], **settings: Any
@@ -105,6 +116,10 @@ class Launches:
         self._named[ptx, told.program.name] = seen
         seen.launches += first
         seen.watched += first
+        if first:
+            seen.counts = counts(told) if seen.counts is None else seen.counts + counts(told)
+        seen.skipped = skipped(told)
+        seen.origins.update(told.given.origins)
         seen.sizes.add((told.grid, told.block))
         found = merged(findings(told))
         if found and not seen.findings:
@@ -140,6 +155,9 @@ class Launches:
                 missed=seen.missed,
                 findings=tuple(seen.findings),
                 sources=seen.sources,
+                origins=seen.origins,
+                counts=seen.counts,
+                skipped=seen.skipped,
             )
             for seen in self.kernels.values()
         )
@@ -180,7 +198,10 @@ def joined(checked: Sequence[Checked]) -> tuple[Checked, ...]:
             watched=old.watched + one.watched,
             sizes=tuple(sorted({*old.sizes, *one.sizes})),
             missed=old.missed or one.missed,
+            counts=one.counts if old.counts is None else old.counts if one.counts is None else old.counts + one.counts,
+            skipped=old.skipped or one.skipped,
             findings=merged([*old.findings, *one.findings]),
             sources={**old.sources, **one.sources},
+            origins={**old.origins, **one.origins},
         )
     return tuple(kernels.values())

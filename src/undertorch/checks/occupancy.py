@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from undertorch.checks.told import Told, demangled
+from undertorch.checks.told import Told, own_name
 from undertorch.compilers.ptxas import Resources, resources
 from undertorch.gpus.occupancy import Occupancy, occupancy
 from undertorch.records import Figures, Finding, FindingKind, Gpu, Limiter, Place, Severity, Unit
@@ -69,6 +69,16 @@ def check_occupancy(told: Told) -> Iterator[Finding]:
     length = told.counters.warp_instructions / (math.prod(told.grid) * -(-fit.threads // told.gpu.warp_size))
     if waves > 1 and math.ceil(waves) / waves >= TAIL and length >= LONG:
         yield _tail(told, fit, waves)
+
+
+def skipped(told: Told) -> str | None:
+    """Why nothing is said of what a kernel leaves of an SM, where that is so."""
+    if fit_of(told) is not None:
+        return None
+    return (
+        f"occupancy, spilled registers and the last wave: there is no ptxas that compiles for {told.gpu.name} (a CUDA "
+        "toolkit's on the path, or Triton's)"
+    )
 
 
 def fit_of(told: Told) -> Fit | None:
@@ -195,7 +205,7 @@ def _tail(told: Told, fit: Fit, waves: float) -> Finding:
 
 def place_of_kernel(told: Told) -> Place:
     """The line with the kernel's name; without its source the first one that it has."""
-    name = re.escape(demangled(told.program.name))
+    name = re.escape(own_name(told.program.name))
     first = next((told.place(site) for site in told.program.by_number), Place(file="PTX", line=1))
     for file, text in told.given.sources.items():
         for found in re.finditer(rf"\b{name}\s*\(", text):

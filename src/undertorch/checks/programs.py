@@ -88,11 +88,21 @@ def _ending_after(steps: int | None) -> Iterator[None]:
 
 
 def traceback_of(error: BaseException, path: Path) -> str:
-    """As Python prints it of a script that it runs: from the script's own first frame on."""
+    """As Python prints it of a script that it runs: from the script's own first frame on, without one from the first
+    that is not ours nor of what imports it.
+    """
     trace: TracebackType | None = error.__traceback__
     while trace is not None and Path(trace.tb_frame.f_code.co_filename).name != path.name:
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+    if trace is None:
+        trace = error.__traceback__
+        while trace is not None and _runs_it(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+def _runs_it(file: str) -> bool:
+    return file.startswith((str(Path(__file__).parents[1]), "<frozen "))
 
 
 def loaded(path: Path) -> ModuleType:

@@ -9,6 +9,7 @@ from undertorch.checks.replicas import is_of_replicas
 from undertorch.checks.told import Told
 from undertorch.checks.words import TRITON
 from undertorch.records import Finding, FindingKind, Place, Severity
+from undertorch.simt.codegen.sites import Site
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,7 +118,10 @@ def _barrier(told: Told, barrier: str, first: Place, second: Place) -> str:
     """Where one would part two lines. If one stands between them already, they meet around the end of a loop."""
     upper, lower = sorted((first, second), key=lambda p: (p.file, p.line))
     inside = upper.file == lower.file and any(upper.line < line < lower.line for line in _barriers(told, upper.file))
-    if upper == lower or inside:
+    if (upper.file, upper.line) == (lower.file, lower.line):
+        a = told.line(lower)
+        return f"put {barrier} behind {a}, before it runs again; if it runs once, between what it reads and writes"
+    if inside:
         return f"put {barrier} behind {told.line(lower)}, before {told.line(upper, lower)} runs again"
     return f"put {barrier} between {told.line(upper)} and {told.line(lower, upper)}"
 
@@ -163,6 +167,8 @@ def _between_blocks(told: Told, first: Place, second: Place, flags: list[int]) -
             f"before {b}"
         )
     block = told.words.block
+    if all(f & layout.WRITES for f in flags) and (first.file, first.line) == (second.file, second.line):
+        return f"let one {block} alone write in {a}, or give each {block} its own element"
     return f"{block}s are ordered by nothing but atomics: use one, give each its own bytes, or make two launches of it"
 
 
@@ -171,15 +177,21 @@ def _whole(told: Told, first: Place, second: Place) -> str:
 
 
 def _updates(told: Told, place: Place) -> bool:
-    """Whether a line both reads and writes memory, as `x[i] += 1` does."""
-    here = [site for site in told.program.by_number if site.space and told.place(site) == place]
-    lines = [
-        s
-        for s in told.program.by_number
-        if s.space and (told.place(s).file, told.place(s).line) == (place.file, place.line)
-    ]
-    found = here + lines
-    return any(site.reads for site in found) and any(site.writes for site in found)
+    """Whether threads read what others write at a line, and overwrite it there too, as in `x[i] += 1`.
+
+    Of `x[i] = x[i + 1]` each word has one writer, and `x[0] = y[i]` reads nothing that is written.
+    """
+    met = set()
+    for pair in told.pairs:
+        sites = [told.site(int(pair[name])) for name in ("first", "second")]
+        if int(pair["kind"]) == layout.RACE and all(_on_line(told, site, place) for site in sites):
+            met.add(all(site.writes for site in sites))
+    return met == {True, False}
+
+
+def _on_line(told: Told, site: Site, place: Place) -> bool:
+    here = told.place(site)
+    return (here.file, here.line) == (place.file, place.line)
 
 
 def _flags_pass(told: Told) -> bool:

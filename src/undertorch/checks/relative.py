@@ -33,5 +33,6 @@ def relative(checked: Checked, root: Path, title: Callable[[str], str | None] = 
         checked,
         file=None if checked.file is None else short(checked.file),
         findings=tuple(map(finding, checked.findings)),
+        origins={short(name): replace(one, file=short(one.file)) for name, one in checked.origins.items()},
         sources={short(file): text for file, text in checked.sources.items()},
     )

@@ -27,10 +27,12 @@ class Suppression:
     def meets(self, kernel: str, finding: Finding) -> bool:
         """Whether a kernel's finding is the one that is meant."""
         return (
-            self.kernel in {None, kernel}
-            and self.kind in {None, finding.kind}
-            and self.fingerprint in {None, finding.fingerprint}
+            self.names(kernel) and self.kind in {None, finding.kind} and self.fingerprint in {None, finding.fingerprint}
         )
+
+    def names(self, kernel: str) -> bool:
+        """Whether it is for that kernel: all that are made from a template are meant by the template's name."""
+        return self.kernel in {None, kernel, kernel.partition("<")[0]}
 
     def __str__(self) -> str:
         named = ((name, getattr(self, name)) for name in KEYS[:-1])
@@ -52,7 +54,12 @@ def _read(file: Path) -> tuple[Suppression, ...]:
         said = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadSuppression(f"{file} cannot be read: {error}.") from error
-    own = said.get("tool", {}).get("undertorch", {}).get("check", {})
+    own: dict[str, object] = said
+    for name in ("tool", "undertorch", "check"):
+        inner = own.get(name, {})
+        if not isinstance(inner, dict):
+            raise BadSuppression(f"{file}: {name} is no table; write [tool.undertorch.check].")
+        own = inner
     other = sorted(own.keys() - {"suppress"})
     if other:
         raise BadSuppression(f"{file}: [tool.undertorch.check] has no {other[0]}; it has suppress.")
@@ -88,11 +95,10 @@ def suppressed(
     """
     used: set[Suppression] = set()
     kept = tuple(_set_apart(one, listed, used) for one in checked)
-    launched = {one.kernel for one in checked}
     stale = tuple(
         f"{NAME}: the suppression of {one} (“{one.reason}”) meets no finding; take it out."
         for one in listed
-        if one not in used and one.kernel in launched
+        if one not in used and one.kernel is not None and any(one.names(other.kernel) for other in checked)
     )
     return kept, stale
 

@@ -13,6 +13,7 @@ from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import Deadlock, Fault
 from undertorch.simt.events import Counters
 from undertorch.simt.faults import Given, extents, source_line
+from undertorch.simt.frontends import mangled
 from undertorch.simt.program import Program
 from undertorch.simt.ptx.instructions import Instruction
 
@@ -192,7 +193,7 @@ def plain(name: str) -> str:
 
 def names_of(sources: Mapping[str, str], kernel: str) -> tuple[str, ...]:
     """What a kernel's parameters are called in its source; nothing where that cannot be told."""
-    name = demangled(kernel)
+    name = own_name(kernel)
     for text in sources.values():
         bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
         found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", bare)
@@ -213,9 +214,17 @@ def names_of(sources: Mapping[str, str], kernel: str) -> tuple[str, ...]:
 
 
 def demangled(kernel: str) -> str:
-    """The C++ name of a kernel, without what stands around it."""
+    """The C++ name of a kernel, `ns::reduce<float>`; where that cannot be read, the first name in it."""
+    whole = mangled.demangled(kernel)
+    if whole is not None:
+        return whole
     found = re.match(r"_Z(?:N\w*?)?(\d+)", kernel)
     if found is None:
         return kernel
     start = found.end()
     return kernel[start : start + int(found.group(1))]
+
+
+def own_name(kernel: str) -> str:
+    """As its definition says it: `reduce`."""
+    return demangled(kernel).partition("<")[0].rpartition("::")[2]

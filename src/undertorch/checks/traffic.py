@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from undertorch.checks.told import Told
+from undertorch.records import Counts
 from undertorch.simt.faults import extents
 
 SCHEDULERS = 4
@@ -40,6 +41,20 @@ class Traffic:
         """What so much takes of the busiest part's time, 0 to 1."""
         behind_l1 = self.memory_cycles * sectors / max(1, self.sectors)
         return max(warp_instructions / SCHEDULERS, wavefronts, behind_l1) / self.cycles
+
+
+def counts(told: Told) -> Counts:
+    """Of one launch."""
+    shared = [a for a in told.counters.accesses if a.space == "shared"]
+    globally = [a for a in told.counters.accesses if a.space == "global"]
+    return Counts(
+        warp_instructions=told.counters.warp_instructions,
+        thread_instructions=told.counters.thread_instructions,
+        wavefronts=sum(a.wavefronts or 0 for a in shared),
+        ideal_wavefronts=sum(a.ideal for a in shared),
+        sectors=sum(a.sectors or 0 for a in globally),
+        ideal_sectors=sum(a.ideal for a in globally),
+    )
 
 
 def traffic(told: Told) -> Traffic:

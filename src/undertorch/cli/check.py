@@ -1,5 +1,6 @@
 """undertorch check: whether kernels race, and the other classic holes, with no GPU."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,9 +89,13 @@ def check(
         listed = suppressions(file)
     except BadSuppression as error:
         raise BadInput(str(error)) from error
-    with outputs.of_programs():
-        done = checked_target(asked)
-    checked = tuple(relative(one, Path.cwd()) for one in done.checked)
+    here = Path.cwd()
+    try:
+        with outputs.of_programs():
+            done = checked_target(asked)
+    finally:
+        os.chdir(here)  # a program may have gone elsewhere, and what is written is named from here
+    checked = tuple(relative(one, here) for one in done.checked)
     checked, stale = suppressed(checked, listed)
     outputs.write(checked, stale)
     if done.trouble is not None:

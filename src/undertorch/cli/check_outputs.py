@@ -62,6 +62,7 @@ class Outputs:
         else:
             show_all(checked, terminal())
         if self.github:
-            print("\n".join(annotations(checked)), flush=True)
+            for line in annotations(checked):
+                print(line, flush=True)
         for sentence in stale:
             say(sentence)

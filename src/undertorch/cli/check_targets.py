@@ -1,11 +1,12 @@
 """What `undertorch check` is given: a program, a function of a file, a kernel in CUDA C++ or PTX. Each is run."""
 
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from undertorch.cli.exits import BadInput
+from undertorch.cli.exits import BadInput, say
 
 if TYPE_CHECKING:
     from undertorch.records import Checked, Gpu
@@ -50,6 +51,8 @@ class Done:
 def split_target(target: Path) -> tuple[Path, str | None]:
     """`kernels.py::softmax` as a file and a name."""
     file, colons, name = str(target).partition("::")
+    if colons and not name:
+        raise BadInput(f"{target}: name a function or kernel behind ::, such as {file}::softmax.")
     return Path(file), name if colons else None
 
 
@@ -101,7 +104,8 @@ def _script(asked: Asked) -> Done:
     if isinstance(error, KeyboardInterrupt):
         raise error
     if isinstance(error, SystemExit):
-        return Done(checked=checked, trouble=f"{asked.file} ended with exit status {error.code}.")
+        how = f"with exit status {error.code}" if isinstance(error.code, int) else f"by saying: {error.code}"
+        return Done(checked=checked, trouble=f"{asked.file} ended {how}.")
     if error is not None:
         print(traceback_of(error, asked.file), file=sys.stderr, end="")
         return Done(checked=checked, trouble=f"{asked.file} ended by what it raised itself, shown above.")
@@ -110,8 +114,15 @@ def _script(asked: Asked) -> Done:
 
 def _or_nothing(checked: "tuple[Checked, ...]", what: str) -> Done:
     """A program without kernels was not checked, and a build that believes so should not be green."""
-    none = f"{what} launched no Triton or CUDA kernel that could be checked: torch's own operators are not."
+    none = (
+        f"{what} launched no Triton or CUDA kernel that could be checked: torch's own operators are not, nor is what "
+        "other processes and threads launch."
+    )
     return Done(checked=checked, trouble=None if checked else none)
+
+
+QUIET = ("-W", "ignore:Module already imported so cannot be rewritten; undertorch")
+"""Its own plugin is there before pytest is, and asserts nothing."""
 
 
 def _tests(asked: Asked) -> Done:
@@ -124,12 +135,14 @@ def _tests(asked: Asked) -> Done:
     plugin = Checking(gpu=asked.gpu, every=asked.every, seeds=asked.seeds, fail_on=None, tells=False)
     target = str(asked.file) if asked.name is None else f"{asked.file}::{asked.name}"
     with plugin.watching():
-        status = pytest.main([target, *asked.arguments], plugins=[plugin])
+        status = pytest.main([*QUIET, target, *asked.arguments], plugins=[plugin])
     checked = plugin.checked()
     if status == pytest.ExitCode.OK:
         return _or_nothing(checked, str(asked.file))
     if status == pytest.ExitCode.TESTS_FAILED and any(one.findings for one in checked):
         return Done(checked=checked)
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        return Done(checked=checked, trouble=f"{target}: pytest found no test in it.")
     return Done(checked=checked, trouble=f"pytest ended with status {int(status)}, as shown above.")
 
 
@@ -191,8 +204,9 @@ def sizes(text: str | None, option: str) -> tuple[int, ...] | None:
 
 def _file(target: Path, options: tuple[str, ...]) -> "KernelFile":
     """Raises BadInput."""
-    from undertorch.compilers.nvrtc import CudaError, compile_cuda
+    from undertorch.compilers.nvrtc import CudaError, compile_cuda, own_files
     from undertorch.gpus import find
+    from undertorch.records import TextOrigin
     from undertorch.simt.frontends.kernels import KernelFile, Setting
 
     try:
@@ -202,19 +216,29 @@ def _file(target: Path, options: tuple[str, ...]) -> "KernelFile":
         raise BadInput(f"{target} cannot be read: {why}; give a file of CUDA C++ (.cu) or PTX (.ptx).") from error
     setting = Setting(gpu=find(DEFAULT_GPU))
     if target.suffix == ".ptx":
-        return KernelFile(text=text, default=setting)
+        return KernelFile(text=text, default=setting, name=str(target), included={"PTX": text, **own_files(text)},
+                          origin=TextOrigin(file=str(target), line=1, whole=True))  # fmt: skip
     try:
-        compiled = compile_cuda(text, [f"-I{target.resolve().parent}", *options], name=str(target))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            compiled = compile_cuda(text, [f"-I{target.resolve().parent}", *options], name=str(target))
     except CudaError as error:
         raise BadInput(f"{target} does not compile: {error}") from error
-    return KernelFile(text=compiled, default=setting, source=text)
+    for warning in warned:
+        say(str(warning.message))
+    return KernelFile(text=compiled, default=setting, source=text, name=str(target), included=own_files(compiled))
 
 
 def _kernel(file: "KernelFile", name: str | None, target: Path) -> "Kernel":
     """Raises BadInput where it is not said which, and BadLaunch where there is none of that name."""
+    from undertorch.checks.told import demangled
+
     if name is not None:
         return file[name]
+    if not file.kernels:
+        raise BadInput(f"{target} has no kernels: __global__ functions, or .entry in PTX; a template needs "
+                       "`template __global__ void name<…>(…);`.")  # fmt: skip
     if len(file.kernels) != 1:
-        names = ", ".join(file.kernels) or "none"
+        names = ", ".join(demangled(kernel) for kernel in file.kernels)
         raise BadInput(f"{target} has {len(file.kernels)} kernels: {names}; say which with --kernel NAME.")
     return file[file.kernels[0]]

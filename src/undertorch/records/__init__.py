@@ -1,7 +1,17 @@
 """The records that everything speaks in. They know nobody: no torch, no other part of undertorch."""
 
-from undertorch.records.checked import Checked, Suppressed
-from undertorch.records.findings import Figures, Finding, FindingKind, LineLanes, Place, Request, Severity, Unit
+from undertorch.records.checked import Checked, Counts, Suppressed
+from undertorch.records.findings import (
+    Figures,
+    Finding,
+    FindingKind,
+    LineLanes,
+    Place,
+    Request,
+    Severity,
+    TextOrigin,
+    Unit,
+)
 from undertorch.records.gpus import Gpu
 from undertorch.records.kernels import Dim3, Kernel
 from undertorch.records.kinds import Bound, Kind, Limiter, Math, Phase
@@ -30,6 +40,7 @@ __all__ = [
     "Assumption",
     "Bound",
     "Checked",
+    "Counts",
     "Dim3",
     "Environment",
     "Figures",
@@ -57,6 +68,7 @@ __all__ = [
     "Step",
     "Suppressed",
     "TensorRef",
+    "TextOrigin",
     "Unit",
     "Value",
     "Where",

@@ -1,9 +1,9 @@
 """What a check of one kernel came to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from undertorch.records.findings import Finding, Severity
+from undertorch.records.findings import Finding, Place, Severity, TextOrigin
 from undertorch.records.kernels import Dim3
 
 
@@ -13,6 +13,25 @@ class Suppressed:
 
     finding: Finding
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Of the launches that were looked at, summed. TextOrigin: counted (PTX)."""
+
+    warp_instructions: int
+    thread_instructions: int
+    """Active lanes, summed: over `warp_instructions` 0 to 32."""
+    wavefronts: int
+    """Turns of shared memory's banks."""
+    ideal_wavefronts: int
+    """The fewest that the same lanes could have taken."""
+    sectors: int
+    """Of 32 bytes of global memory."""
+    ideal_sectors: int
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +54,8 @@ class Checked:
     """The gravest first."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Text of source files, by the names that findings have; of files that are not known, nothing."""
+    origins: Mapping[str, TextOrigin] = field(default_factory=dict)
+    """Of sources that are no files, by the names that findings have."""
     launches: int = 1
     """That the program made."""
     watched: int = 1
@@ -43,7 +64,16 @@ class Checked:
     """Different pairs of grid and block among those that were looked at."""
     missed: str | None = None
     """Why some could not be looked at."""
+    counts: Counts | None = None
+    """None: none was looked at to its end."""
+    skipped: str | None = None
+    """What was not looked for in any, and why."""
     suppressed: tuple[Suppressed, ...] = ()
+
+    def standing(self, place: Place) -> Place:
+        """Where a place is in a file."""
+        origin = self.origins.get(place.file)
+        return place if origin is None else origin.place(place)
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """Findings as grave as that or graver."""

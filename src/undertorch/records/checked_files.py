@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from undertorch.records.checked import Checked
+from undertorch.records.checked import Checked, Counts
 from undertorch.records.findings import Figures, Finding, FindingKind, Place, Severity
 from undertorch.records.kernels import Dim3
 
@@ -64,7 +64,8 @@ class KernelEntry:
     missed: str | None
     findings: tuple[FindingEntry, ...]
     suppressed: tuple[SuppressedEntry, ...]
-    counters: dict[str, float]
+    skipped: str | None
+    counters: Counts | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,8 @@ def _kernel(one: Checked) -> KernelEntry:
         missed=one.missed,
         findings=tuple(map(_finding, one.findings)),
         suppressed=tuple(SuppressedEntry(finding=_finding(s.finding), reason=s.reason) for s in one.suppressed),
-        counters={},
+        skipped=one.skipped,
+        counters=one.counts,
     )
 
 

@@ -56,6 +56,21 @@ class Place:
     """Where it was inlined into, innermost first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOrigin:
+    """Where a source that is no file stands in one: CUDA C++ that is a text in a program."""
+
+    file: str
+    line: int
+    """Of its first line, or of what made it."""
+    whole: bool = False
+    """Whether its lines are lines of the file, from `line` on."""
+
+    def place(self, place: Place) -> Place:
+        """The file's position for one of the source."""
+        return Place(file=self.file, line=self.line + place.line - 1 if self.whole else self.line)
+
+
 class Unit(StrEnum):
     """What a finding about speed counts."""
 

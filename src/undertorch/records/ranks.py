@@ -32,6 +32,8 @@ class RankedStep:
     step: Step
     clock_us: float
     """When the step began, on the rank's own clock, which need not agree with another's: `join_ranks` aligns them."""
+    origin_ns: int = 0
+    """The moment that `clock_us` counts from, kept apart since a float has no room for both."""
     collectives: tuple[Collective, ...]
     """In the order of their start."""
     world_size: int | None = None

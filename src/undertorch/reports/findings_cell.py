@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from undertorch.records import Checked, Finding
-from undertorch.reports.terminal.findings import counted, sizes, summary
+from undertorch.reports.terminal.findings import counted, sizes, skipped, summary
 
 PRE = "margin: 0.3em 0; padding: 0.3em 0.7em; line-height: 1.4; overflow-x: auto; background: rgba(128, 128, 128, 0.12)"
 FINDING = "margin: 0.8em 0; padding-left: 0.8em; border-left: 3px solid currentColor"
@@ -16,6 +16,7 @@ def cell(checked: Sequence[Checked]) -> str:
         return "<p>No Triton or CUDA kernel was launched: nothing was checked.</p>"
     targets = ", ".join(sorted({f"{one.target} code as on {one.gpu}" for one in checked}))
     parts = [f"<p><b>{escape(summary(checked))}</b> ({escape(targets)})</p>"]
+    parts += [f"<p>{escape(sentence)}</p>" for sentence in skipped(checked)]
     for one in checked:
         said = counted(one.findings) or "nothing found"
         head = f"{sizes(one.grid)} × {sizes(one.block)}: {said}"

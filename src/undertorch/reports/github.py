@@ -14,15 +14,25 @@ def annotations(checked: Sequence[Checked]) -> Iterator[str]:
     """A line for each finding that has a source file."""
     for one in checked:
         for finding in one.findings:
-            if finding.place.file != "PTX":
-                yield _annotation(finding, one.kernel)
+            if one.standing(finding.place).file != "PTX":
+                yield _annotation(finding, one)
 
 
-def _annotation(finding: Finding, kernel: str) -> str:
-    fields = {"file": finding.place.file, "line": finding.place.line, "col": finding.place.column,
-              "title": f"{finding.kind} in {kernel}"}  # fmt: skip
+def where_lines_count_from(checked: Checked, finding: Finding) -> str | None:
+    """A sentence for a source that is a text in a file, since what is said of its lines counts from its first."""
+    origin = checked.origins.get(finding.place.file)
+    if origin is None or (origin.whole and origin.line == 1):
+        return None
+    return f"Lines are counted in the source that stands at {origin.file}:{origin.line}."
+
+
+def _annotation(finding: Finding, checked: Checked) -> str:
+    place = checked.standing(finding.place)
+    fields = {"file": place.file, "line": place.line, "col": place.column,
+              "title": f"{finding.kind} in {checked.kernel}"}  # fmt: skip
     named = ",".join(f"{name}={_field(str(value))}" for name, value in fields.items() if value is not None)
-    parts = (finding.message, f"Seen: {finding.evidence}.", finding.cost, f"Remedy: {finding.remedy}.")
+    parts = (finding.message, f"Seen: {finding.evidence}.", finding.cost, f"Remedy: {finding.remedy}.",
+             where_lines_count_from(checked, finding))  # fmt: skip
     return f"::{COMMANDS[finding.severity]} {named}::{_text(chr(10).join(part for part in parts if part))}"
 
 

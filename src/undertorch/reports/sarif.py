@@ -9,6 +9,7 @@ import msgspec
 
 from undertorch import __version__
 from undertorch.records import Checked, Finding, FindingKind, Place, Severity
+from undertorch.reports.github import where_lines_count_from
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
@@ -65,18 +66,24 @@ def _all(checked: Checked) -> list[Finding]:
 def _result(
     finding: Finding, checked: Checked, kinds: Sequence[FindingKind], accepted: str | None = None
 ) -> dict[str, Any]:
-    said = [finding.message, f"Seen: {finding.evidence}.", finding.cost, f"Remedy: {finding.remedy}."]
+    said = [
+        finding.message,
+        f"Seen: {finding.evidence}.",
+        finding.cost,
+        f"Remedy: {finding.remedy}.",
+        where_lines_count_from(checked, finding),
+    ]
     result: dict[str, Any] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
         "level": LEVELS[finding.severity],
         "message": {"text": "\n".join(part for part in said if part)},
-        "locations": [_location(finding.place, checked.kernel)],
+        "locations": [_location(checked.standing(finding.place), checked.kernel)],
         "partialFingerprints": {"undertorch/v1": finding.fingerprint},
         "occurrenceCount": finding.count,
     }
     if finding.other is not None:
-        result["relatedLocations"] = [{"id": 1, **_location(finding.other, checked.kernel),
+        result["relatedLocations"] = [{"id": 1, **_location(checked.standing(finding.other), checked.kernel),
                                        "message": {"text": "the other place"}}]  # fmt: skip
     if accepted is not None:
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": accepted}]
@@ -84,6 +91,9 @@ def _result(
 
 
 def _location(place: Place, kernel: str) -> dict[str, Any]:
+    function = [{"name": kernel, "kind": "function"}]
+    if place.file == "PTX":
+        return {"logicalLocations": function}  # which is in no file
     region: dict[str, Any] = {"startLine": place.line}
     if place.column:
         region["startColumn"] = place.column
@@ -92,7 +102,7 @@ def _location(place: Place, kernel: str) -> dict[str, Any]:
         artifact["uriBaseId"] = "%SRCROOT%"
     return {
         "physicalLocation": {"artifactLocation": artifact, "region": region},
-        "logicalLocations": [{"name": kernel, "kind": "function"}],
+        "logicalLocations": function,
     }
 
 

@@ -12,7 +12,7 @@ from undertorch.records import Checked, Finding, Severity
 from undertorch.reports.findings_page.pictures import Picture, picture
 from undertorch.reports.page.highlight import highlighted
 from undertorch.reports.page.text import shown
-from undertorch.reports.terminal.findings import counted, sizes, summary
+from undertorch.reports.terminal.findings import counted, sizes, skipped, summary
 
 AROUND = 3
 """Lines of source above and below those that a finding names."""
@@ -69,6 +69,7 @@ def findings_page(checked: Sequence[Checked]) -> bytes:
     text = environment.get_template("findings.html").render(
         views=sorted(views, key=lambda view: not view.findings),
         summary=summary(checked),
+        skipped=skipped(checked),
         targets=", ".join(sorted({one.target for one in checked})),
         gpus=", ".join(sorted({one.gpu for one in checked})),
         kinds=sorted({view.finding.kind for kernel in views for view in kernel.findings}),

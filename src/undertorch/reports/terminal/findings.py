@@ -40,6 +40,13 @@ def drawn_all(checked: Sequence[Checked], width: int) -> Iterator[Text | Paragra
     if len(checked) > 1:
         yield Text("")
         yield Paragraph(text=Text(summary(checked), style="bold"), indent=0)
+    for sentence in skipped(checked):
+        yield Paragraph(text=Text(sentence), indent=0)
+
+
+def skipped(checked: Sequence[Checked]) -> list[str]:
+    """A sentence for what was not looked for, and why."""
+    return [f"Not looked at: {why}." for why in dict.fromkeys(one.skipped for one in checked) if why is not None]
 
 
 def summary(checked: Sequence[Checked]) -> str:
