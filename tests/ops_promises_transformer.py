@@ -414,5 +414,7 @@ def attention_rows() -> Iterator[Row]:
 
 
 def transformer_rows() -> list[Row]:
-    """The whole table."""
-    return [*softmax_rows(), *rope_rows(), *linear_act_rows(), *attention_rows()]
+    """The whole table, with what only a GPU can show."""
+    from ops_transformer_on_gpu import transformer_gpu_rows
+
+    return [*softmax_rows(), *rope_rows(), *linear_act_rows(), *attention_rows(), *transformer_gpu_rows()]

@@ -389,7 +389,7 @@ def attention(
     if prefers_library() or not runs_own(q, k, v) or q.shape[3] > LARGEST_HEAD:
         return reference(q, k, v, causal=causal, window=window, softcap=softcap, scale=scale)
     scale = max(q.shape[3], 1) ** -0.5 if scale is None else scale
-    if window is None or softcap is not None or not serves_flash_window(q, k):
+    if window is None or softcap is not None or torch.compiler.is_compiling() or not serves_flash_window(q, k):
         return _own(q, k, v, causal, window, softcap, scale)
     ways = (Windowed(flash=False), Windowed(flash=True))
     way: Windowed = _chosen("attention_windowed", q, k, v, ways, (causal, window, scale), f"window {window}")
@@ -401,6 +401,8 @@ def _by_torch(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
     if q.device.type != "cuda" or prefers_library() or is_fake(q) or not runs_own(q, k, v) or 0 in q.shape + k.shape:
         return _torchs(q, k, v, causal, scale)
     half = q.dtype != torch.float32 or torch.is_autocast_enabled("cuda")
+    if torch.compiler.is_compiling():
+        return Backend(name="cuDNN" if half else "memory-efficient").run(q, k, v, causal, scale)
     ways = tuple(Backend(name=name) for name in BACKENDS if half or name == "memory-efficient")
     way: Backend = _chosen("attention", q, k, v, ways, (causal, scale), "causal" * causal, only=True)
     return way.run(q, k, v, causal, scale)

@@ -33,6 +33,7 @@ NAMES = (
     "softmax",
     "rope",
     "linear_act",
+    "attention",
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
