@@ -18,7 +18,7 @@ from undertorch.train.checkpoint import latest, read
 from undertorch.train.config import PRESETS, changed, preset
 from undertorch.train.errors import BadCheckpoint, BadNumbers, BadSetting
 from undertorch.train.loop import CHECKPOINTS, Ended
-from undertorch.train.model import GPT, made
+from undertorch.train.model import GPT, BiasedLinear, made
 from undertorch.train.report import METRICS, picture, read_metrics
 
 CPU = torch.device("cpu")
@@ -109,6 +109,20 @@ def test_recomputing_changes_no_gradient(name):
         model(tokens[:, :-1], tokens[:, 1:]).backward()
         gradients.append([p.grad for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize("rows", [1, 255, 256, 1024])
+def test_a_linear_layer_has_torchs_gradients(rows):
+    generator = torch.Generator().manual_seed(rows)
+    given = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, 6), (5, 6), (5,))]
+    results = []
+    for function in (BiasedLinear.apply, torch.nn.functional.linear):
+        leaves = [tensor.clone().requires_grad_() for tensor in given]
+        answer = function(*leaves)
+        answer.sin().sum().backward()
+        results.append([answer, *(leaf.grad for leaf in leaves)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 def test_accumulating_is_a_larger_batch(tmp_path, text):

@@ -18,10 +18,15 @@ class Question(StrEnum):
 
 
 def ops(
-    question: Annotated[Question, typer.Argument(help="What to answer.")] = Question.LIST,
-    op: Annotated[str | None, typer.Argument(metavar="OP", help="One op; explain: all of them without.")] = None,
+    question: Annotated[
+        Question,
+        typer.Argument(help="list: the ops; explain: which kernels serve one, and why; bench: every way, timed."),
+    ] = Question.LIST,
+    op: Annotated[
+        str | None, typer.Argument(metavar="OP", help="One op, such as rms_norm; explain without one: all.")
+    ] = None,
     shape: Annotated[str | None, typer.Argument(metavar="ROWSxWIDTH", help="bench: the shape to measure at.")] = None,
-    dtype: Annotated[str, typer.Option(help="bench: float32, bfloat16 or float16.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option(metavar="float32|bfloat16|float16", help="bench: of the rows.")] = "bfloat16",
 ) -> None:
     """The fused training ops: who serves which and why, and how fast each way is on this GPU."""
     catalogue, bad_call = _catalogue()
@@ -45,8 +50,9 @@ def _catalogue() -> tuple[Any, Any]:
 
 
 def _list(catalogue: Any) -> None:
+    width = max(map(len, catalogue.NAMES))
     for name in catalogue.NAMES:
-        print(f"{name:16} {catalogue.summary(name)}")
+        print(f"{name:{width}}  {catalogue.summary(name)}")
 
 
 def _explain(catalogue: Any, op: str | None) -> None:

@@ -29,39 +29,88 @@ def train(
         list[str] | None,
         typer.Argument(metavar="[TEXT…]", help="Files, folders, globs, .gz, -; nothing: Python's standard library."),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="The model: nano (the usual), gpt2-124m, llama-1b, …")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates.")] = None,
-    on: Annotated[On | None, typer.Option(help="cpu, cuda, or machine: a GPU in software, some steps only.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/PRESET if none is named.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
-    sample: Annotated[list[str] | None, typer.Option(metavar="PROMPT", help="Write on from this at the end.")] = None,
-    see: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the step's page goes.")] = None,
-    no_see: Annotated[bool, typer.Option("--no-see", help="Do not look at the step before training.")] = False,
-    gpu: Annotated[str | None, typer.Option(help="The GPU that the step is predicted for.")] = None,
-    export: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the model for transformers.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows of one forward.")] = None,
-    accumulate: Annotated[int | None, typer.Option(help="Forwards before an update.")] = None,
-    context: Annotated[int | None, typer.Option(help="Tokens of a row.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(help="Tokens that the text is cut into.")] = None,
-    layers: Annotated[int | None, typer.Option(help="Blocks of the model.")] = None,
-    width: Annotated[int | None, typer.Option(help="Elements of the model's rows.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Of attention.")] = None,
-    rate: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, shuffles and samples.")] = None,
-    tokenizer: Annotated[str | None, typer.Option(metavar="FILE", help="A tokenizer.json to use.")] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Steps.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Steps.")] = None,
-    keep: Annotated[int | None, typer.Option(help="Last checkpoints kept, beside the best.")] = None,
-    recompute: Annotated[
-        bool | None, typer.Option("--recompute", help="Less memory: activation checkpointing.")
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The model: nano, nano-llama, gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b, llama-150m, llama-1b.",
+            show_default="nano",
+        ),
     ] = None,
-    compiled: Annotated[bool | None, typer.Option("--compile", help="Through torch.compile.")] = None,
-    parallel: Annotated[str | None, typer.Option(help="Under torchrun: ddp or fsdp.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Updates of the weights: of nano 200, of the large ones 20,000.")
+    ] = None,
+    on: Annotated[
+        On | None,
+        typer.Option(
+            help="machine: a few steps of a small model of the family, its kernels run by a GPU in software, beside "
+            "the same steps by torch.",
+            show_default="cuda where there is a GPU",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run's.", show_default="runs/PRESET")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROMPT",
+            help="Text that the trained model writes on from. Repeatable; without it five samples of its own.",
+        ),
+    ] = None,
+    see: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the HTML page of one step goes.", show_default="OUT/step.html"),
+    ] = None,
+    no_see: Annotated[
+        bool, typer.Option("--no-see", help="Train at once, without showing one step's kernels first.")
+    ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Predict the shown step for it.", show_default="this GPU, measured; else H200"
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write the trained model as transformers loads it.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows (sequences) of one forward on one device.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Forwards and backwards before an update.")] = None,
+    context: Annotated[int | None, typer.Option(help="Tokens of a row.")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Different tokens of the tokenizer that is trained on the text.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Transformer blocks.")] = None,
+    width: Annotated[int | None, typer.Option(help="Of the embedding (d_model).")] = None,
+    heads: Annotated[int | None, typer.Option(help="Heads of attention; they divide the width.")] = None,
+    rate: Annotated[float | None, typer.Option(help="The highest learning rate, after the warm-up.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, shuffles and samples.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A tokenizer.json to use, in place of one trained on the text.")
+    ] = None,
+    evaluate_every: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps between looks at the held-out text.")
+    ] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(metavar="N", help="Steps between checkpoints.")] = None,
+    keep: Annotated[
+        int | None, typer.Option(metavar="N", help="Last checkpoints kept, beside the best.", show_default="2")
+    ] = None,
+    recompute: Annotated[
+        bool | None, typer.Option("--recompute", help="Activation checkpointing: less memory, more time.")
+    ] = None,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile", help="Let torch.compile make the model's kernels.")
+    ] = None,
+    parallel: Annotated[
+        str | None, typer.Option(metavar="ddp|fsdp", help="Under torchrun.", show_default="ddp")
+    ] = None,
     deterministic: Annotated[
         bool | None, typer.Option("--deterministic", help="Only kernels with the same result every time.")
     ] = None,
 ) -> int:
-    """Train a language model, from text to checkpoint, with every kernel in view."""
+    """Train a language model, from text to checkpoint, with every kernel in view.
+
+    What is not said is the preset's. The run's folder gets metrics.jsonl, loss.svg, step.html, checkpoints/, run.json.
+    """
     changes: dict[str, Any] = {
         "steps": steps, "batch": batch, "accumulate": accumulate, "context": context, "vocabulary": vocabulary,
         "layers": layers, "width": width, "heads": heads, "rate": rate, "seed": seed, "tokenizer": tokenizer,

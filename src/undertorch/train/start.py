@@ -83,7 +83,9 @@ def start(asked: Asked, progress: Callable[[str], None] | None) -> Ended:
             report.resumed(0)
         else:
             loop.resume(run, found)
-            report.say(f"going on from {found.folder}, after step {run.done:,}")
+            all_made = f"; all {settings.steps:,} are made, and --steps N asks for more"
+            ended_before = run.done >= settings.steps
+            report.say(f"going on from {found.folder}, after step {run.done:,}{all_made if ended_before else ''}")
         ended = loop.train(run)
         if ended is not Ended.DONE:
             report.say(f"stopped after step {run.done:,}; --resume goes on from there")
@@ -212,8 +214,8 @@ def _tell_result(run: Run, asked: Asked, began: float) -> None:
     order_2 = run.text.order_2_bits
     if order_2 is not None:
         report.say(
-            f"held-out text: {bits:.4f} bits a byte; a model of two bytes has {order_2:.4f}, "
-            f"{'more' if order_2 > bits else 'less'} by {abs(order_2 - bits):.4f}"
+            f"held-out text: {bits:.4f} bits a byte; a table of what follows two bytes has {order_2:.4f}: "
+            f"the model is {'better' if order_2 > bits else 'worse'} by {abs(order_2 - bits):.4f}"
         )
     prompts = list(asked.sample) or [""] * SAMPLES
     for number, sample in enumerate(
@@ -228,4 +230,4 @@ def _tell_result(run: Run, asked: Asked, began: float) -> None:
         export(run.model, run.settings, run.text, asked.export)
         report.say(f"for transformers: {asked.export}")
     taken = time.perf_counter() - began
-    report.say(f"took {clock(taken)}, of the processor {clock(sum(os.times()[:4]))}")
+    report.say(f"took {clock(taken)} by the clock, {clock(sum(os.times()[:4]))} of the processor's time")
