@@ -1,9 +1,11 @@
 """Sees every model of benchmarks/models on a real GPU, and holds what was seen against the same steps unseen.
 
-    python benchmarks/golden_models.py OUT [--quick] [--only NAME…]          (needs CUDA; six minutes on an H200)
+    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N]
+                                                                  (needs CUDA; six minutes a turn on an H200)
     python benchmarks/golden_models.py OUT --ranks [N…] [--limit SECONDS]    (as many GPUs as the largest N; N: 2)
 
-Each model trains twice, in processes of its own: unseen, and seen by `undertorch see` without --gpu. Written into OUT:
+Each model trains twice a turn, in processes of its own: unseen, and seen by `undertorch see` without --gpu; which comes
+first changes from turn to turn and from model to model (two turns: seen, unseen, unseen, seen). Written into OUT:
 
 - `golden_models.json`: of each model the step's time unseen and seen, the share of GPU time with a line, by phase,
   idle, the sum over lines beside the profiler's own total, whether the losses are the same bits, and the aims;
@@ -326,37 +328,60 @@ def same_losses(folder: Path) -> tuple[bool | None, int]:
     return (None if not both else unseen[:both] == seen[:both]), both
 
 
-def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolExecutor, quick: bool) -> None:
-    """One model, unseen and seen. Its trace is read while the next trains."""
-    folder.mkdir(parents=True, exist_ok=True)
+def order(place: int, turns: int) -> list[str]:
+    """Of a model's trainings: each turn the other way round than the one before, and than that of the model before, so
+    that what grows or warms up meanwhile favours neither."""
+    pairs = [("seen", "unseen") if (place + turn) % 2 == 0 else ("unseen", "seen") for turn in range(turns)]
+    return [how for pair in pairs for how in pair]
+
+
+def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolExecutor, hows: list[str]) -> None:
+    """One model, as often as is said. The trace of its first seen training is read while others train."""
     row = report.rows[run.name]
     judged: Future[Any] | None = None
-    try:
-        row["seen_s"] = round(train_seen(run, folder, lock), 1)
-        judged = pool.submit(judge, run.name, run.script, str(folder))
-    except Exception as error:  # a model that fails is listed, and the others go on
-        report.failed(run.name, error)
-    if not quick or run.name in ("gpt2", "gpt2-compile", "gpt2-deterministic"):
+    times: dict[str, list[list[float]]] = {"seen": [], "unseen": []}
+    for how in hows:
+        own = folder if not times[how] else folder / f"{how}_{len(times[how]) + 1}"
+        own.mkdir(parents=True, exist_ok=True)
         try:
-            unseen = train_unseen(run, folder, lock)
-            row |= {"unseen_us": unseen["times_us"], "unseen_peak_bytes": unseen["peak_bytes"]}
-            row["losses_same"], row["losses_compared"] = same_losses(folder)
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            report.failed(f"{run.name} unseen", error)
+            if how == "unseen":
+                unseen = train_unseen(run, own, lock)
+                times[how].append(unseen["times_us"])
+                row.setdefault("unseen_peak_bytes", unseen["peak_bytes"])
+            else:
+                seconds = round(train_seen(run, own, lock), 1)
+                times[how].append(timed(own))
+                row.setdefault("seen_s", seconds)
+                judged = judged or pool.submit(judge, run.name, run.script, str(folder))
+        except Exception as error:  # a model that fails is listed, and the others go on
+            report.failed(f"{run.name} {how}", error)
     try:
         if judged is not None:
             figures, kept, candidates = judged.result(timeout=TIMEOUT_S)
             row |= figures
             report.goldens[run.name] = kept
             report.candidates += candidates
+        if times["seen"] and times["unseen"]:
+            row["losses_same"], row["losses_compared"] = same_losses(folder)
     except Exception as error:
         report.failed(run.name, error)
+    row["order"] = hows
+    row["timed_us"], row["unseen_us"] = ([step for one in times[how] for step in one] for how in ("seen", "unseen"))
+    row["processes_us"] = {how: [statistics.median(one) for one in some if one] for how, some in times.items()}
     report.write()
     print(
         run.name,
         {k: row.get(k) for k in ("launches", "with_line", "shares", "step_us", "losses_same", "seen_s", "read_s")},
         flush=True,
     )
+
+
+def timed(folder: Path) -> list[float]:
+    """Microseconds of the steps that undertorch timed."""
+    from undertorch.steps.measure import exchange
+
+    measured = exchange.read(folder)
+    return [] if measured is None else list(measured.timed_us)
 
 
 def train_ranks(out: Path, counts: list[int], limit: float, keep: bool) -> None:
@@ -432,6 +457,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--quick", action="store_true", help="GPT-2 (eager, compiled, as CUDA graphs) and ResNet")
     parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--turns", type=int, default=1, help="how often each model trains both seen and unseen")
     parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
     parser.add_argument("--ranks", type=int, nargs="*", help="DDP and FSDP2 alone, on so many GPUs each (2)")
     parser.add_argument("--limit", type=float, default=600, help="of --ranks: seconds after which all ends")
@@ -444,7 +470,10 @@ def main() -> None:
     report = Report(given.out)
     lock = given.out / "gpu.lock"
     with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool, ThreadPoolExecutor(ALONGSIDE) as threads:
-        for done in [threads.submit(model, run, given.out / run.name, lock, report, pool, given.quick) for run in runs]:
+        for done in [
+            threads.submit(model, run, given.out / run.name, lock, report, pool, order(place, given.turns))
+            for place, run in enumerate(runs)
+        ]:
             done.result()
     report.write()
     for one in report.aims():

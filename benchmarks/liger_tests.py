@@ -69,6 +69,8 @@ def pytest_runtest_logreport(report: Any) -> None:
     if report.when == "call" or (report.when == "setup" and report.outcome != "passed"):
         said = str(report.longrepr)
         crash = getattr(report.longrepr, "reprcrash", None)
+        if isinstance(report.longrepr, tuple):  # file, line, and why it was skipped
+            said = report.longrepr[2]
         why = said if report.outcome == "skipped" else crash.message if crash else said
         outcomes.append(
             {

@@ -211,6 +211,7 @@ class Timer:
             "full_collections": gc.get_stats()[2]["collections"] - self._collected,
             "objects": len(gc.get_objects()),
             "modules": len(sys.modules),
+            "torch": str(sys.modules["torch"].__version__),
         }
 
 
@@ -406,7 +407,8 @@ def row(model: str, results: list[dict[str, Any]]) -> dict[str, object]:
 
 def result_of(outs: list[Path]) -> None:
     """Of several runs of this, all count."""
-    rows = table([one for out in outs for one in json.loads((out / "seeing_cost.json").read_text())])
+    results = [one for out in outs for one in json.loads((out / "seeing_cost.json").read_text())]
+    rows = table(results)
     aims = []
     for one in rows:
         own, seen_, unseen = one["own_us"], one["seen_ms"], one["unseen_ms"]
@@ -422,9 +424,8 @@ def result_of(outs: list[Path]) -> None:
                 holds=share <= 0.02,
             )
         )
-    import torch
-
-    write("seeing_cost", rows, aims, {"torch": str(torch.__version__)}, machine="NVIDIA H200")
+    versions = {one["torch"] for one in results if one.get("torch")}  # of the machine that measured
+    write("seeing_cost", rows, aims, {"torch": ", ".join(sorted(versions))} if versions else {}, machine="NVIDIA H200")
 
 
 def main() -> None:

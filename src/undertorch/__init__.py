@@ -97,16 +97,19 @@ def cuda(source: str, options: Sequence[str] = ()) -> "KernelFile":
     Raises undertorch.compilers.nvrtc.CudaError with what the compiler says.
     """
     import shlex
+    import sys
 
     from undertorch.compilers.nvrtc import compile_cuda
     from undertorch.gpus import find
     from undertorch.simt.frontends.kernels import SOURCE_NAME, KernelFile, Setting, check_text
+    from undertorch.simt.frontends.origin import origin_of
 
     check_text(source, "CUDA C++")
     if isinstance(options, str):
         options = shlex.split(options)
     text = compile_cuda(source, options, name=SOURCE_NAME)
-    return KernelFile(text=text, default=Setting(gpu=find("A100-80GB")), source=source)
+    origin = origin_of(source, sys._getframe(1))
+    return KernelFile(text=text, default=Setting(gpu=find("A100-80GB")), source=source, origin=origin)
 
 
 def check(

@@ -174,7 +174,8 @@ class Checking:
     def _phase(self, item: pytest.Item, when: str) -> Generator[None, Any, Any]:
         try:
             result = yield
-        except BaseException:
+        except BaseException as error:
+            _end_at_the_launch(error)
             said = self._news()
             if said:
                 item.add_report_section(when, "undertorch", said)
@@ -204,6 +205,24 @@ class Checking:
                 self._said.add(key)
                 kept.append(finding)
         return replace(checked, findings=tuple(kept), suppressed=()) if kept else None
+
+
+def _end_at_the_launch(error: BaseException) -> None:
+    """Cuts the traceback of a kernel's fault behind the tests' own last line: what ran the kernel mended nothing yet."""
+    import sysconfig
+
+    from undertorch.simt.errors import Deadlock, Fault
+
+    if not isinstance(error, Fault | Deadlock):
+        return
+    others = [Path(__file__).parent, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
+    trace, last = error.__traceback__, None
+    while trace is not None:
+        if not any(Path(trace.tb_frame.f_code.co_filename).is_relative_to(place) for place in others):
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 def _drawn(checked: "Sequence[Checked]") -> str:

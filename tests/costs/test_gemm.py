@@ -267,3 +267,27 @@ def test_a_matrix_times_a_vector_runs_on_cuda_cores_in_float32_and_on_tensor_cor
     multiply, add = mv("bfloat16")
     assert multiply.name.startswith("nvjet_sm90_tst")
     assert add.grid == (128, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "grid"), [(20, 1500, 6000, (8, 24, 1)), (20, 6000, 1500, (8, 6, 5))]
+)
+def test_rows_of_whole_4_bytes_take_amperes_small_tiles(
+    rows: int, inner: int, columns: int, grid: tuple[int, int, int]
+):
+    """The recurrent products of an LSTM of 1500 units, batch 20, and their backward, as an H200 launched them: 70 times
+    each, 128 threads, 80 registers (tests/golden/measured/models.json.gz)."""
+    found = main(product(20, columns, inner, "float16"))
+    assert found.grid == grid
+    assert (found.block, found.registers) == ((128, 1, 1), 80)
+    with gzip.open(GOLDEN / "measured" / "models.json.gz") as file:
+        launches = json.load(file)["models"]["lstm"]["launches"]
+    recorded = [launch for launch in launches if launch[3] == list(grid) and launch[4] == [128, 1, 1]]
+    assert len(recorded) >= 70
+
+
+@pytest.mark.parametrize("width", [1500, 1502, 750])
+def test_cp_async_serves_rows_of_4_bytes_and_not_of_2(width: int):
+    """PTX ISA: cp.async copies 4, 8 or 16 bytes. Turing's kernels load through registers: odd rows are theirs."""
+    assert "cutlass_80" in main(product(700, 10_000, width)).name
+    assert "cutlass_75" in main(product(700, 10_000, width + 1)).name

@@ -19,7 +19,7 @@ from undertorch.checks.races import check_races
 from undertorch.checks.samples import Samples
 from undertorch.checks.told import Told, demangled, names_of
 from undertorch.checks.traffic import counts
-from undertorch.records import Checked, Finding, FindingKind, Gpu, Severity
+from undertorch.records import Checked, Finding, FindingKind, Gpu, Scope, Severity
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import BadLaunch, Deadlock, Fault
 from undertorch.simt.events import counters
@@ -189,7 +189,8 @@ def findings(told: Told) -> Iterator[Finding]:
 
 
 def merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One Finding for each kind, severity and pair of lines, with its count; the gravest first, then by line.
+    """One Finding for each kind and pair of lines, the gravest and widest of them, with the count of all; the gravest
+    first, then by line.
 
     Where values differed somewhere, the same pair's note on equal values goes; so does a read of what nobody has
     written where that read races: a barrier too few makes both.
@@ -202,12 +203,18 @@ def merged(found: Iterable[Finding]) -> tuple[Finding, ...]:
         if old is None:
             kept[key] = finding
             continue
-        graver = min(old, finding, key=lambda f: list(Severity).index(f.severity))
+        graver = min(old, finding, key=_graver_first)
         kept[key] = replace(graver, count=old.count + finding.count)
     racing = {p for f in kept.values() if f.kind in RACES for p in (f.place, f.other)}
     order = list(Severity)
     told = [f for f in kept.values() if f.kind is not FindingKind.UNINITIALIZED or f.place not in racing]
     return tuple(sorted(told, key=lambda f: (order.index(f.severity), f.place.file, f.place.line, f.kind)))
+
+
+def _graver_first(finding: Finding) -> tuple[int, int]:
+    """Of races that are as grave the one among more threads: its barrier orders the others, and theirs not it."""
+    width = -1 if finding.scope is None else list(Scope).index(finding.scope)
+    return list(Severity).index(finding.severity), -width
 
 
 def contents(arguments: Sequence[object]) -> "Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]":

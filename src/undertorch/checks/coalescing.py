@@ -51,7 +51,6 @@ def _finding(told: Told, group: Sequence[AccessCounters], taken: int, least: int
     place = told.place(group[0].site)
     requests = sum(a.requests for a in group)
     used, fetched = sum(a.bytes for a in group), taken * SECTOR
-    verb = "writes" if all(a.site.writes for a in group) else "reads" if all(a.site.reads for a in group) else "moves"
     order = order_of(told, group)
     example = worst(told, group, sectors, ideal, _from_a_line)
     return told.finding(
@@ -60,8 +59,8 @@ def _finding(told: Told, group: Sequence[AccessCounters], taken: int, least: int
         place,
         message=f"lanes of a warp access scattered bytes: a request takes {line_of_traffic(taken, requests)} sectors "
         f"of 32 bytes instead of {line_of_traffic(least, requests)}.",
-        evidence=f"{_apart(order, group)}; the line {verb} {used:,} bytes and moves {fetched:,} "
-        f"({percent(used / fetched)} used)",
+        evidence=f"{_apart(order, group)}; the line uses {used:,} of the {fetched:,} bytes that it moves "
+        f"({percent(used / fetched)})",
         cost=f"{percent((taken - least) / whole)} of the kernel's sectors of global memory "
         f"({taken - least:,} of {whole:,})",
         remedy=told.words.order or _remedy(told, order, group),

@@ -11,7 +11,7 @@ from undertorch.simt.errors import Fault
 REMEDIES = {
     "no-shared": "say how many bytes of dynamic shared memory the kernel gets: --shared BYTES, [grid, block, bytes]",
     "none": "give memory for that argument, or test for a null pointer before it is used",
-    "out-of-bounds": "guard the access (if (i < n)), or give the launch a buffer that is large enough",
+    "out-of-bounds": "{guard}, or give the launch a buffer that is large enough",
     "misaligned": "let the address be a multiple of the access's size, or read smaller elements",
     "trap": "a thread executed trap: look at the condition that leads there",
     "assert": "the assertion does not hold: look at its condition",
@@ -55,7 +55,7 @@ def _fault(told: Told, fault: Fault) -> Finding:
         place,
         message=f"{words.get(fault.kind, fault.kind)}; the launch ended here.",
         evidence=_without_host(said),
-        remedy=REMEDIES[_cause(said) or fault.kind],
+        remedy=REMEDIES[_cause(said) or fault.kind].format(guard=told.words.guard),
     )
 
 

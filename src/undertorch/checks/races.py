@@ -8,11 +8,14 @@ from undertorch.checks.layout import OTHER_BLOCK, SAME_WARP
 from undertorch.checks.replicas import is_of_replicas
 from undertorch.checks.told import Told
 from undertorch.checks.words import TRITON
-from undertorch.records import Finding, FindingKind, Place, Severity
+from undertorch.records import Finding, FindingKind, Place, Scope, Severity
 from undertorch.simt.codegen.sites import Site
 
 if TYPE_CHECKING:
     import numpy as np
+
+SCOPES = (Scope.WARP, Scope.BLOCK, Scope.GRID)
+"""By layout's levels."""
 
 
 def check_races(told: Told) -> Iterator[Finding]:
@@ -63,6 +66,7 @@ def _race(told: Told, pair: "np.void", *, partial: bool) -> Finding:
         count=int(pair["count"]),
         message=message + ".",
         evidence=_evidence(told, pair, flags),
+        scope=SCOPES[int(pair["level"])],
         remedy=_remedy(told, pair, first, second, flags) if not partial else _whole(told, first, second),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undertorch.checks.samples import Samples
 from undertorch.checks.words import Words, words_of
-from undertorch.records import Figures, Finding, FindingKind, Gpu, Place, Severity
+from undertorch.records import Figures, Finding, FindingKind, Gpu, Place, Scope, Severity
 from undertorch.simt.codegen.sites import Site
 from undertorch.simt.errors import Deadlock, Fault
 from undertorch.simt.events import Counters
@@ -139,6 +139,7 @@ class Told:
         count: int = 1,
         cost: str | None = None,
         figures: Figures | None = None,
+        scope: Scope | None = None,
     ) -> Finding:
         """A Finding with its fingerprint: the kernel, the kind, and the text of its lines."""
         lines = [self._said(p) for p in (place, other) if p is not None]
@@ -155,6 +156,7 @@ class Told:
             remedy=remedy,
             fingerprint=digest,
             figures=figures,
+            scope=scope,
         )
 
     def _said(self, place: Place) -> str:

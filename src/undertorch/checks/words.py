@@ -26,6 +26,8 @@ class Words:
     """What keeps a warp together where the compiler deals elements to lanes; None: the author does."""
     order: str | None
     """What brings neighbouring elements to neighbouring lanes, likewise."""
+    guard: str
+    """What keeps elements past an array's end from being accessed."""
     bounds: str
     """What makes the compiler keep to `{registers}` registers, with `{threads}` threads a block and `{blocks}` on an
     SM."""
@@ -43,6 +45,7 @@ CUDA = Words(
     banks=None,
     arms=None,
     order=None,
+    guard="guard the access (if (i < n))",
     bounds="__launch_bounds__({threads}, {blocks})",
 )
 TRITON = Words(
@@ -58,6 +61,7 @@ TRITON = Words(
     arms="a form without a branch (tl.where, or another formula), or blocks of which all elements go one way",
     order="let the axis of a block that runs over neighbouring elements be its last, with tl.arange for it alone, or "
     "load blocks of another shape and tl.trans them",
+    guard="give the tl.load or tl.store a mask (mask=offsets < n)",
     bounds="maxnreg={registers}",
 )
 

@@ -76,6 +76,8 @@ def check(
     from undertorch.checks.relative import relative
     from undertorch.checks.suppressions import BadSuppression, suppressed, suppressions
 
+    if arguments and arguments[0] == "--":  # it parts the program's arguments from ours
+        arguments = arguments[1:]
     threshold = severity(fail_on)
     file, name = split_target(target)
     outputs = Outputs(json=json, sarif=sarif, page=page, github=github)

@@ -111,7 +111,7 @@ def _compiled(nvrtc: Any, source: str, name: str, options: Sequence[str]) -> tup
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CudaError(_log(nvrtc, program))
+            raise CudaError(_with_advice(_log(nvrtc, program)))
         status, size = nvrtc.nvrtcGetPTXSize(program)
         _check(nvrtc, status)
         text = _room(size)
@@ -119,6 +119,16 @@ def _compiled(nvrtc: Any, source: str, name: str, options: Sequence[str]) -> tup
         return _named(str(text.rstrip(b"\0"), "utf-8"), name), _own(_log(nvrtc, program), name)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _with_advice(said: str) -> str:
+    """What a compiler says, and what to do where it met the host's half of a program."""
+    if "in JIT mode" not in said:
+        return said
+    return (
+        f"{said}\nOnly device code is compiled here: put host code between `#ifndef __CUDACC_RTC__` and `#endif`, which "
+        "nvcc goes on to see."
+    )
 
 
 def nvrtc_version() -> str | None:

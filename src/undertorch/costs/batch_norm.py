@@ -135,6 +135,8 @@ def batch_norm_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
             written=statistics + sums,
             flops=5 * planes.elements,
             math=math,
+            registers=40 if source.dtype == "bfloat16" else None,
+            shared=MOST_THREADS * 2 * acc_bytes + 1,  # two sums of each thread, and whether the block is the last
         ),
     )
     if for_input is None:
@@ -149,6 +151,8 @@ def batch_norm_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         written=for_input.bytes,
         flops=5 * planes.elements,
         math=math,
+        registers=32 if source.dtype == "bfloat16" else None,
+        shared=0,
     )
     return *kernels, applied
 
@@ -224,13 +228,16 @@ def planes_of(tensor: TensorRef) -> Planes:
 
 def _moments(op: Op, gpu: Gpu, planes: Planes, source: TensorRef, acc: str) -> tuple[Kernel, ...]:
     written = 2 * planes.channels * DTYPE_BYTES[acc]
+    registers: int | None
+    shared: int | None
     if _as_channels_last(source):
         grid, block = _tiles(planes, reduces=True)
         name, before, registers, shared = (
             "batch_norm_collect_statistics_channels_last_kernel",
             _semaphores(op, gpu, grid, source),
-            None,
-            None,
+            40 if source.dtype == "bfloat16" else None,
+            # A mean, a sum of squares and a count of each thread, and whether the block is the last to come.
+            MOST_THREADS * (2 * DTYPE_BYTES[acc] + DTYPE_BYTES["int32"]) + 1,
         )
     else:
         threads = _threads(planes.pixels)
@@ -265,7 +272,7 @@ def _applied(
         return pointwise(functor, (result,), inputs, gpu, flops=4, kind=Kind.NORM)
     if _as_channels_last(source):
         grid, block = _tiles(planes, reduces=False)
-        name, registers = "batch_norm_transform_input_channels_last_kernel", None
+        name, registers = "batch_norm_transform_input_channels_last_kernel", 32 if source.dtype == "bfloat16" else None
     else:
         across = max(_threads(planes.pixels // 4), min(_threads(planes.pixels), 64))
         down = max(64 // across, 1)

@@ -38,6 +38,14 @@ class FindingKind(StrEnum):
     INVALID_FREE = "invalid-free"
 
 
+class Scope(StrEnum):
+    """Threads among which two accesses are not ordered; what orders a wider one orders the narrower ones in it."""
+
+    WARP = "warp"
+    BLOCK = "block"
+    GRID = "grid"
+
+
 SPEED = frozenset({
     FindingKind.BANK_CONFLICT, FindingKind.UNCOALESCED, FindingKind.DIVERGENCE, FindingKind.OCCUPANCY,
     FindingKind.SPILL, FindingKind.TAIL_WAVE,
@@ -149,3 +157,5 @@ class Finding:
     """The same for the same fault after edits elsewhere in the file."""
     figures: Figures | None = None
     """Of a finding about speed."""
+    scope: Scope | None = None
+    """Of a race: the widest in which its two lines met."""

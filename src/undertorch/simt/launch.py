@@ -111,7 +111,8 @@ def launch(
     program = prepare(ptx, kernel, instrument, numerics_of(gpu, mma))
     check_limits(program, grid3, block3, dynamic_shared, gpu, cooperative=cooperative or program.cooperative)
     buffers = Buffers()
-    packed = np.frombuffer(pack(program.flow.function.parameters, arguments, buffers) or bytearray(8), np.uint8)
+    given = pack(program.flow.function.parameters, arguments, buffers, names)
+    packed = np.frombuffer(given or bytearray(8), np.uint8)
     add_reachable(reachable, buffers)
     memory = memory or Memory()
     with memory.lock:

@@ -323,3 +323,49 @@ def test_why_traces_are_not_of_one_run(ranks, why):
     said = why_not_one_run(steps)
     assert (said is None) == (why is None)
     assert said is None or said.endswith(f"{why}.")
+
+
+def test_waits_for_which_an_unprofiled_step_has_no_room_are_told_as_the_profilers():
+    """Rank 0 computes 100 µs, waits 30 and reduces 20: in a step of 125 µs it waits for at most 5, in one of 150 for
+    all 30."""
+    zero, one = two()
+    (said,) = join_ranks([replace(zero, unprofiled_us=(125.0,)), replace(one, unprofiled_us=(180.0,))]).notes
+    assert "rank 0" in said
+    assert "come of the profiler" in said
+    assert not join_ranks([replace(zero, unprofiled_us=(150.0,)), one]).notes
+    assert not join_ranks([zero, one]).notes
+
+
+def test_what_the_profiler_adds_is_told_of_the_rank_with_most_of_it():
+    """Rank 1 of three comes last; rank 0 waits 30 µs, rank 2 waits 60, and there is room for nothing of it."""
+    late = rank(1, [(0, 130)], [Comm(start=130, time=20)])
+    zero = rank(0, [(0, 100)], [Comm(start=100, time=50)])
+    two_ = rank(2, [(0, 70)], [Comm(start=70, time=80)])
+    steps = [replace(step, unprofiled_us=(90.0,)) for step in (zero, late, two_)]
+    (said,) = [note for note in join_ranks(steps).notes if "profiler" in note]
+    assert "Of the 0.06 ms in which rank 2" in said
+    assert said.endswith("It is the same with 1 more.")
+
+
+def test_modules_that_share_a_line_are_one_line():
+    """Twelve blocks are called in one loop; without a line they are told apart by their names."""
+    steps = [
+        rank(number, [], [Comm(start=10 * place, time=5, operation="all_gather", line=63) for place in range(3)])
+        for number in (0, 1)
+    ]
+    for known in (True, False):
+        named = [
+            replace(
+                each,
+                step=replace(
+                    each.step,
+                    ops=tuple(
+                        replace(op, module=f"blocks.{place}", where=op.where if known else None)
+                        for place, op in enumerate(each.step.ops)
+                    ),
+                ),
+            )
+            for each in steps
+        ]
+        lines = join_ranks(named).lines
+        assert [line.launches for line in lines] == ([6] if known else [2, 2, 2])

@@ -9,7 +9,7 @@ import pytest
 from steps.traces.by_hand import Script, path
 from undertorch.cli.main import run
 from undertorch.records.files import read_steps
-from undertorch.steps.traces import BadTrace, is_trace, see_trace
+from undertorch.steps.traces import BadTrace, is_trace, pieces, see_trace
 
 
 def small() -> Script:
@@ -56,7 +56,38 @@ def test_json_that_ends_in_the_middle(tmp_path, share):
     assert "it ends in the middle" in refused(file)
 
 
-@pytest.mark.parametrize("text", ["", "no json", "import torch", "\x00\x01"])
+@pytest.mark.parametrize("content", [b"", b" \n", gzip.compress(b"")])
+def test_a_file_with_nothing_in_it(tmp_path, content):
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(content)
+    assert "it is empty" in refused(file)
+
+
+def test_a_trace_that_was_compressed_twice(tmp_path):
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(gzip.compress(gzip.compress(json.dumps(small().content()).encode())))
+    assert "compressed twice" in refused(file)
+
+
+def test_of_an_event_of_another_kind_the_place_is_told(tmp_path, monkeypatch):
+    """By the piece that it is in, where the file is read in several: events are counted anew in each."""
+    content = long().content()
+    content["traceEvents"].append({"ph": "X", "cat": "kernel", "name": "k", "ts": "soon", "dur": 1})
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(content))
+    place = f"$.traceEvents[{len(content['traceEvents']) - 1}].ts"
+    assert place in refused(file)
+    assert "a damaged one" in refused(file)
+    monkeypatch.setattr(pieces, "BLOCK", 1000)
+    said = refused(file)
+    assert place not in said
+    start = int(said.split("counted from byte ")[1].split(" ")[0].replace(",", ""))
+    which = int(said.split("traceEvents[")[1].split("]")[0])
+    part = json.loads('{"traceEvents": [' + file.read_text()[start:])["traceEvents"]
+    assert part[which]["ts"] == "soon"
+
+
+@pytest.mark.parametrize("text", ["no json", "import torch", "\x00\x01"])
 def test_text_that_is_no_json(tmp_path, text):
     file = tmp_path / "trace.json"
     file.write_text(text)
@@ -95,6 +126,21 @@ def test_a_trace_of_two_gpus(tmp_path):
     script = small()
     script.kernel("other", 6, 40, 8, device=3)
     assert "2 GPUs (0, 3)" in refused(script.write(tmp_path))
+
+
+def test_a_kernel_that_does_not_say_its_gpu_ran_on_that_of_the_others(tmp_path):
+    script = small()
+    script.kernel("other", 6, 40, 8)
+    script.events[-1]["args"] = {}
+    step, _ = see_trace(script.write(tmp_path))
+    assert "other" in [launch.kernel.name for launch in step.launches]
+
+
+@pytest.mark.parametrize("devices", [None, [], [{"id": 0, "name": None}]])
+def test_a_trace_that_names_no_gpu_is_no_damaged_one(tmp_path, devices):
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({**small().content(), "deviceProperties": devices}))
+    assert "does not name its GPU" in refused(file)
 
 
 def test_a_trace_of_two_ranks_on_one_gpu(tmp_path):

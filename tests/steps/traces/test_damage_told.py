@@ -96,7 +96,10 @@ def metadata() -> bytes:
 NAME = b"aten::call3"
 DAMAGES: dict[str, Callable[[], bytes]] = {
     "gzip that is cut off": lambda: gzip.compress(text())[:-40],
+    "gzip within gzip": lambda: gzip.compress(gzip.compress(text())),
+    "an empty file": lambda: b"",
     "JSON that is cut off": lambda: text()[:-400],
+    "`null` for a name": lambda: text(b'"kernel3"', b"null"),
     "control bytes in a text": lambda: text(NAME, b"aten::\x01call3"),
     "raw newlines in a text": lambda: text(NAME, b"aten::\ncall3"),
     "quotes in a text": lambda: text(NAME, b'aten::"call"3'),

@@ -170,6 +170,9 @@ FLOAT64 = Family(
     counter=None,
 )
 
+CP_ASYNC_BYTES = 4
+"""That an asynchronous copy to shared memory moves at least (PTX ISA, cp.async)."""
+
 AMPERE = Family(
     tiles=(
         _ampere(256, 128, threads=256, stages=3),
@@ -181,6 +184,34 @@ AMPERE = Family(
     splits=16,
     counter=None,
 )
+
+HALF_ALIGNED = Family(
+    tiles=(
+        _cutlass(
+            "cutlass_80_tensorop_{dtype}_s16816gemm_{dtype}_128x256_64x3_{}_align{align}", 128, 256, 256, 232, 147456
+        ),
+        _cutlass(
+            "cutlass_80_tensorop_{dtype}_s16816gemm_{dtype}_64x256_64x4_{}_align{align}", 64, 256, 128, None, 163840
+        ),
+        replace(
+            _cutlass(
+                "cutlass_80_wmma_tensorop_{dtype}_s161616gemm_{dtype}_32x32_128x2_{}_align{align}",
+                32,
+                32,
+                128,
+                80,
+                33792,
+            ),
+            efficiency=0.75,
+        ),
+    ),
+    splits=16,
+    counter=None,
+)
+"""Rows of whole 4 bytes and not of 16: what Ampere's kernels copy to shared memory without registers (cp.async of 4, 8
+or 16 bytes: PTX ISA) and TMA does not. Recorded: 32768×10×784 took these by name; of an LSTM of 1500 units of 2 bytes
+their threads, registers, shared memory and grids (tests/golden/measured/models.json.gz): 20×1500×6000 (8, 24, 1),
+20×6000×1500 (8, 6, 5)."""
 
 UNALIGNED = Family(
     tiles=(
@@ -301,7 +332,9 @@ def _family(product: Product, gpu: Gpu) -> Family:
         if product.dtype != "float16":
             return WITHOUT_KERNELS
         return TURING_FLOAT16 if gpu.compute_capability == TURING else VOLTA_FLOAT16
-    return AMPERE if product.alignment >= 16 else UNALIGNED
+    if product.alignment >= 16:
+        return AMPERE
+    return HALF_ALIGNED if product.alignment >= CP_ASYNC_BYTES else UNALIGNED
 
 
 def _on(family: Family, gpu: Gpu) -> Family:

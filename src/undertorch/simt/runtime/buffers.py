@@ -61,17 +61,27 @@ Place = Callable[[object], int | None]
 """The address that stands for an argument, where it is memory; None where it is a value. Raises TypeError."""
 
 
-def values(parameters: Sequence[Variable], arguments: Sequence[object], place: Place) -> list[bytes]:
-    """Each parameter's bytes. Raises BadLaunch where arguments do not fit."""
+def values(
+    parameters: Sequence[Variable], arguments: Sequence[object], place: Place, names: Sequence[str] = ()
+) -> list[bytes]:
+    """Each parameter's bytes; `names`: in their source, where they are known. Raises BadLaunch for what does not fit.
+    """
     if len(parameters) != len(arguments):
-        raise BadLaunch(f"The kernel takes {len(parameters)} arguments, and {len(arguments)} were given.")
+        takes = f"{len(parameters)} argument" + ("" if len(parameters) == 1 else "s")
+        raise BadLaunch(f"The kernel takes {takes}, and {len(arguments)} were given.")
     out = []
     for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
         try:
             out.append(_bytes(parameter, argument, place))
         except (struct.error, OverflowError, RuntimeError, TypeError, ValueError) as error:  # RuntimeError: torch's
-            raise BadLaunch(f"Argument {number} ({parameter.name}): {error}") from None
+            raise BadLaunch(f"Argument {number}{_called(parameter, number, names)}: {error}") from None
     return out
+
+
+def _called(parameter: Variable, number: int, names: Sequence[str]) -> str:
+    """The name in the source; else that in the PTX, which is none where a compiler made it: `_Z5scalePfi_param_1`."""
+    name = names[number] if number < len(names) else parameter.name
+    return "" if name.endswith(f"_param_{number}") else f" ({name})"
 
 
 def add_reachable(owners: Sequence[object], buffers: Buffers) -> None:
@@ -83,7 +93,9 @@ def add_reachable(owners: Sequence[object], buffers: Buffers) -> None:
             _tensor(owner, buffers)
 
 
-def pack(parameters: Sequence[Variable], arguments: Sequence[object], buffers: Buffers) -> bytearray:
+def pack(
+    parameters: Sequence[Variable], arguments: Sequence[object], buffers: Buffers, names: Sequence[str] = ()
+) -> bytearray:
     """The parameters' bytes as the kernel reads them; what is memory is added to the launch's buffers."""
 
     def place(argument: object) -> int | None:
@@ -92,7 +104,7 @@ def pack(parameters: Sequence[Variable], arguments: Sequence[object], buffers: B
         return _tensor(argument, buffers) if hasattr(argument, "untyped_storage") else None
 
     out = bytearray()
-    for parameter, given in zip(parameters, values(parameters, arguments, place), strict=True):
+    for parameter, given in zip(parameters, values(parameters, arguments, place, names), strict=True):
         out += bytes(-len(out) % parameter.align) + given
     return out
 

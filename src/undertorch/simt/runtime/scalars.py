@@ -180,7 +180,7 @@ def _float(parameter: Variable, number: float, what: object, *, exactly: int | N
     """The nearest value that the parameter has, as C converts; `exactly`: an integer, which has to be one."""
     type = parameter.type
     if type is None or type.kind in {"signed", "unsigned"}:
-        raise TypeError(f"the kernel takes {described(parameter)}, and {what} is none; round it, or view its bits")
+        raise TypeError(f"the kernel takes {described(parameter)}, and {what} was given; round it, or view its bits")
     if type.kind == "bits" and type.bits == 16:
         raise TypeError("2 bytes may be float16 or bfloat16: pass a tensor without dimensions, or its bits, an integer")
     if type.name not in {"f16", "bf16", "f32", "f64", "b32", "b64"}:

@@ -109,6 +109,8 @@ class Measured:
     """Whether the script ended before all that was planned was measured."""
     steps_made: int = 0
     """How many steps were over when it ended."""
+    apart: bool = False
+    """Whether it is one of several ranks, and began the profiled steps without waiting for all others to come there."""
 
 
 def write(folder: Path, measured: Measured) -> None:

@@ -80,6 +80,7 @@ def read_ranks(parts: Sequence[tuple[Path, Measured]]) -> tuple[tuple[RankedStep
                 rank=measured.rank,
                 step=_step(measured, lines, window, every, sheet, as_profiled=True),
                 clock_us=window.start,
+                origin_ns=lines.joined.trace.origin_ns,
                 collectives=collectives(lines.joined, window.on_gpu),
                 world_size=measured.world_size,
                 unprofiled_us=measured.timed_us,
@@ -280,6 +281,11 @@ def _said(
         yield f"The script ended by itself after step {measured.steps_made}."
     else:
         yield f"The script ran for real, writing what it writes; undertorch stopped it after step {measured.steps[-1]}."
+    if measured.apart:
+        yield (
+            f"Rank {measured.rank} waited in vain for the others to begin the profiled steps with it: who waits for"
+            " whom there says little of other steps."
+        )
     yield from _spread(timed, window, every)
     yield from _without_line(launches, ops)
     unknown = sum(launch.kernel.min_bytes is None for launch in launches)

@@ -19,6 +19,7 @@ from undertorch.steps.measure.exchange import Measured, Request
 from undertorch.steps.measure.machine import driver, gpu_name, rank, versions, world_size
 from undertorch.steps.measure.markers import Markers
 from undertorch.steps.measure.marks import Marks, range_of
+from undertorch.steps.measure.meeting import meeting
 from undertorch.steps.measure.plan import Plan
 from undertorch.steps.record.boundaries import steps_running
 from undertorch.steps.record.errors import RecorderFailed, RecordError
@@ -47,6 +48,7 @@ class Watch:
     def __init__(self, request: Request, plan: Plan, places: Places, reached: Callable[[int], None]) -> None:
         self._request = request
         self._plan = plan
+        self._meeting = meeting(Path(request.folder))
         self._places = places
         self._reached = reached
         self._on_gpu = not request.without_gpu
@@ -138,6 +140,7 @@ class Watch:
         exchange.write(Path(self._request.folder), Measured(error=RecordError.__name__, message=message))
 
     def _begin_range(self, number: int) -> None:
+        self._meeting.before(number)
         self._range = record_function(f"{STEP}{number}")
         self._range.__enter__()
 
@@ -196,6 +199,7 @@ class Watch:
                 boundary=None if self._boundaries.optimizers else BY_BACKWARD,
                 ended_early=ended_early,
                 steps_made=self._boundaries.ends,
+                apart=self._meeting.missed,
             ),
         )
 

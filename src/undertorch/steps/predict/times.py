@@ -112,8 +112,10 @@ def _latency_us(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> float:
         return 0.0
     resident = _resident(kernel, gpu, blocks_per_sm)
     life = shares.block_life(kernel)
-    bytes_a_thread = _moved(kernel) / (kernel.blocks * kernel.threads)
-    return max(1.0, kernel.blocks / resident) * (life.first_us + life.byte_us * bytes_a_thread)
+    threads = kernel.blocks * kernel.threads
+    waves = kernel.blocks / resident
+    lasts = life.first_us + life.byte_us * _moved(kernel) / threads + life.flop_us * (kernel.flops or 0) / threads
+    return (ceil(waves) if life.whole else max(1.0, waves)) * lasts
 
 
 def _tail_us(kernel: Kernel) -> float:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from undertorch.records import Where
@@ -18,6 +18,9 @@ from undertorch.records.ranks import (
 from undertorch.steps.ranks.clocks import Lead, leads
 from undertorch.steps.ranks.intervals import Union
 from undertorch.steps.ranks.matching import Matched, Ran, collectives, matched
+
+WORTH_A_CAUTION = 0.02
+"""Share of a step from which on what the profiler adds to a rank's waiting is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ def join_ranks(steps: Sequence[RankedStep]) -> RanksReport:
     in others (a broadcast, what is sent) cannot be told apart from their transfer.
     Raises ValueError where no rank is given, or one twice.
     """
-    steps = sorted(steps, key=lambda step: step.rank)
+    steps = _from_one_origin(sorted(steps, key=lambda step: step.rank))
     numbers = [step.rank for step in steps]
     if not steps or len(set(numbers)) < len(numbers):
         raise ValueError(f"ranks {numbers}; expected at least one, and each once")
@@ -59,8 +62,9 @@ def join_ranks(steps: Sequence[RankedStep]) -> RanksReport:
     waited = {one: wait for each in found for one, wait in _waited(each, clock, exposed)}
     waits = tuple(_waits(found, clock, waited))
     zero = steps[0].clock_us
+    figures = tuple(_figures(step, ran[step.rank], clock, exposed, waited, waits) for step in steps)
     return RanksReport(
-        ranks=tuple(_figures(step, ran[step.rank], clock, exposed, waited, waits) for step in steps),
+        ranks=figures,
         collectives=tuple(
             sorted(
                 (_collective(each, clock, exposed, waited, zero) for each in found),
@@ -71,8 +75,18 @@ def join_ranks(steps: Sequence[RankedStep]) -> RanksReport:
         waits=waits,
         missing=_missing(steps),
         unmatched=dict(Counter(each.on[0].operation for each in found if _alone(each, len(steps)))),
-        notes=(*_notes(steps, found, clock), *said),
+        notes=(*_of_the_profiler(figures), *_notes(steps, found, clock), *said),
     )
+
+
+def _from_one_origin(steps: Sequence[RankedStep]) -> list[RankedStep]:
+    """With clocks that count from where the first rank's does."""
+    return [
+        replace(
+            step, clock_us=step.clock_us + (step.origin_ns - steps[0].origin_ns) / 1e3, origin_ns=steps[0].origin_ns
+        )
+        for step in steps
+    ]
 
 
 def _exposed(step: RankedStep, ran: Sequence[Ran]) -> Iterator[tuple[Ran, _Exposed]]:
@@ -194,11 +208,11 @@ def _collective(
 def _lines(
     ran: dict[int, tuple[Ran, ...]], exposed: dict[Ran, _Exposed], waited: dict[Ran, _Waited]
 ) -> tuple[ExposedLine, ...]:
-    """By line, module and operation, over all ranks."""
+    """By line (by module, where none is known) and operation, over all ranks."""
     groups: dict[tuple[Where | None, str | None, str], list[Ran]] = defaultdict(list)
     for some in ran.values():
         for one in some:
-            groups[one.where, one.module, one.operation].append(one)
+            groups[one.where, one.module if one.where is None else None, one.operation].append(one)
     found = [
         ExposedLine(
             where=where,
@@ -262,6 +276,30 @@ def _notes(steps: Sequence[RankedStep], found: Iterable[Matched], clock: dict[in
             f"Collectives that end on one rank before another begins them, on the aligned clock: {early:,}. It is less "
             "exact than their lengths, or they are not the same."
         )
+
+
+def _of_the_profiler(figures: Iterable[RankFigures]) -> Iterator[str]:
+    """A sentence where a rank waits under the profiler for longer than its steps have room for without it: what it
+    computes and moves takes as long there."""
+    too_long = []
+    for one in figures:
+        if one.unprofiled_us is not None and one.exposed_waiting_us is not None:
+            works = one.busy_us - one.exposed_waiting_us
+            more = one.exposed_waiting_us - max(0.0, one.unprofiled_us - works)
+            if more > WORTH_A_CAUTION * one.unprofiled_us:
+                too_long.append((more, works, one))
+    if too_long:
+        more, works, one = max(too_long, key=lambda each: each[0])
+        others = f" It is the same with {len(too_long) - 1} more." if len(too_long) > 1 else ""
+        yield (
+            f"Of the {_ms(one.exposed_waiting_us)} in which rank {one.rank} does nothing but wait for others, at least "
+            f"{_ms(more)} come of the profiler: without it a whole step takes {_ms(one.unprofiled_us)}, and what the "
+            f"rank computes and moves takes {_ms(works)}.{others}"
+        )
+
+
+def _ms(time_us: float | None) -> str:
+    return "–" if time_us is None else f"{time_us / 1e3:,.3g} ms"
 
 
 def _too_early(each: Matched, clock: dict[int, Lead]) -> bool:

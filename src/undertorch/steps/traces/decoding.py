@@ -7,7 +7,7 @@ import msgspec
 
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.mending import mended, readable
-from undertorch.steps.traces.pieces import Piece
+from undertorch.steps.traces.pieces import GZIP, Piece
 
 TRUNCATED = "truncated"
 """Is in msgspec's message about data that ends too early."""
@@ -18,27 +18,41 @@ AT = re.compile(r" \(byte (\d+)\)$")
 Content = TypeVar("Content")
 
 
-def decoded(piece: Piece, decoder: msgspec.json.Decoder[Content], name: str) -> tuple[Content, int]:
-    """What stands in the piece, and how many places of its text were mended. Raises BadTrace, which names the file."""
+def decoded(piece: Piece, decoder: msgspec.json.Decoder[Content], name: str) -> tuple[Content, bytes, int]:
+    """What stands in the piece, its text, and how many places of that were mended. Raises BadTrace, which names the
+    file.
+    """
     text, repaired = readable(piece.json)
     try:
         try:
-            return decoder.decode(text), repaired
+            return decoder.decode(text), text, repaired
         except msgspec.DecodeError as error:
             if isinstance(error, msgspec.ValidationError) or TRUNCATED in str(error):
                 raise
             text, more = mended(text)
-            return decoder.decode(text), repaired + more
+            return decoder.decode(text), text, repaired + more
     except msgspec.ValidationError as error:
-        raise BadTrace(f"{name} is JSON, but no trace of torch.profiler: {error}.") from error
+        raise BadTrace(
+            f"{name} is JSON, but no trace of torch.profiler, or a damaged one: {_what(error, piece)}."
+        ) from error
     except RecursionError as error:
         raise BadTrace(f"{name} is JSON that nests deeper than any trace of torch.profiler.") from error
     except msgspec.DecodeError as error:
         raise BadTrace(f"{name} is no trace that can be read: {_why(error, piece)}.") from error
 
 
+def _what(error: msgspec.ValidationError, piece: Piece) -> str:
+    """What is not as it ought to be. The decoder counts events from where the piece begins."""
+    what = str(error)
+    return what if not piece.place.offset else f"{what}, counted from byte {piece.place.offset:,} on"
+
+
 def _why(error: msgspec.DecodeError, piece: Piece) -> str:
     """In the words of the decoder, with the place in the whole file."""
+    if not piece.json.strip():
+        return "it is empty"
+    if piece.json.startswith(GZIP):
+        return "it was compressed twice; unpack it once"
     if TRUNCATED in str(error):
         return "it ends in the middle"
     at = AT.search(str(error))

@@ -113,7 +113,7 @@ class Device(msgspec.Struct, kw_only=True, gc=False):
     """A GPU of the machine."""
 
     id: int | None = None
-    name: str = ""
+    name: str | None = None
 
 
 class Distributed(msgspec.Struct, kw_only=True, gc=False):
@@ -126,13 +126,15 @@ class Distributed(msgspec.Struct, kw_only=True, gc=False):
 class Head(msgspec.Struct, kw_only=True, gc=False):
     """What a file says beside its events."""
 
-    devices: list[Device] = msgspec.field(name="deviceProperties", default_factory=list)
+    devices: list[Device] | None = msgspec.field(name="deviceProperties", default=None)
     schema: Any = msgspec.field(name="schema", default=None)
     """Of a Step that undertorch wrote, which is no trace."""
     cuda: int | None = msgspec.field(name="cuda_runtime_version", default=None)
     hip: int | None = msgspec.field(name="hip_runtime_version", default=None)
     driver: int | None = msgspec.field(name="cuda_driver_version", default=None)
     distributed: Distributed | None = msgspec.field(name="distributedInfo", default=None)
+    base: Count = msgspec.field(name="baseTimeNanoseconds", default=None)
+    """The moment that starts count from, since 1970; of older versions starts are from 1970 themselves."""
 
 
 class File(Head, kw_only=True, gc=False):

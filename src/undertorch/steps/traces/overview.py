@@ -19,6 +19,7 @@ from undertorch.steps.traces.decoding import decoded
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Head, Is, number
 from undertorch.steps.traces.pieces import Place, pieces
+from undertorch.steps.traces.starts import count_from, origin
 from undertorch.steps.traces.windows import (
     STEP,
     Extent,
@@ -90,6 +91,8 @@ class Overview:
     places: Array
     middle: float
     """The start that half of the events lie before: what is a day from it is damaged."""
+    origin_us: int
+    """Microseconds that are taken off every start as it is written: see `starts`."""
     pieces: tuple[Place, ...]
     """Of the file, to be read anew where they are wanted."""
     spans: tuple[tuple[float, float], ...]
@@ -151,19 +154,23 @@ def look_over(path: Path) -> Overview:
         raise BadTrace(f"{name} is a pipe, and a trace is read twice; write it to a file, and name that.")
     decoder = msgspec.json.Decoder(GlanceFile, strict=False)
     columns, head, repaired, any_events = _Columns(), Head(), 0, False
+    origin_us: int | None = None
     places = []
     for piece in pieces(path):
         places.append(piece.place)
-        file, mends = decoded(piece, decoder, name)
+        file, text, mends = decoded(piece, decoder, name)
         head = _merged(head, file)
         repaired += mends
         any_events |= file.events is not None
-        _take(columns, file.events or ())
+        events = file.events or ()
+        origin_us = origin(events) if origin_us is None else origin_us
+        count_from(origin_us or 0, events, text)
+        _take(columns, events)
     if not any_events:
         if head.schema is not None:
             raise BadTrace(f"{name} is a step that undertorch wrote, and no trace; `undertorch compare` reads those.")
         raise BadTrace(f"{name} is JSON without traceEvents, so it is no trace of torch.profiler.")
-    return _judged(name, head, columns, tuple(places), repaired)
+    return _judged(name, head, columns, tuple(places), repaired, origin_us or 0)
 
 
 def _take(columns: _Columns, events: Sequence[Glance]) -> None:
@@ -217,7 +224,9 @@ def _merged(head: Head, more: Head) -> Head:
     return Head(**{name: getattr(head, name) or getattr(more, name) for name in Head.__struct_fields__})
 
 
-def _judged(name: str, head: Head, columns: _Columns, read: tuple[Place, ...], repaired: int) -> Overview:
+def _judged(
+    name: str, head: Head, columns: _Columns, read: tuple[Place, ...], repaired: int, origin_us: int
+) -> Overview:
     """Raises BadTrace for what no step can be read from."""
     starts, lasts, kinds = map(_joined, (columns.starts, columns.lasts, columns.kinds))
     middle = damage.middle(starts)
@@ -268,6 +277,7 @@ def _judged(name: str, head: Head, columns: _Columns, read: tuple[Place, ...], r
         correlations=on_gpu[:, 1],
         places=places,
         middle=middle,
+        origin_us=origin_us,
         pieces=read,
         spans=tuple(_spans(columns, sound, firsts)),
         repaired=repaired,
@@ -317,7 +327,7 @@ def _counted(kinds: Array) -> Counter[Is]:
 
 
 def _only_device(devices: set[Count], name: str) -> int:
-    numbers = {number(device) for device in devices}
+    numbers = {number(device) for device in devices} - {None} or {None}  # what does not say ran where the others did
     if len(numbers) > 1:
         listed = ", ".join(str(device) for device in sorted(numbers, key=str))
         raise BadTrace(

@@ -13,6 +13,7 @@ from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Event, File, Head, Is, number, printable
 from undertorch.steps.traces.overview import Overview, correlation_of, look_over
 from undertorch.steps.traces.pieces import GZIP, again
+from undertorch.steps.traces.starts import count_from
 from undertorch.steps.traces.windows import Extent
 
 __all__ = ["BadTrace", "Seen", "Trace", "is_trace", "read"]
@@ -30,9 +31,9 @@ class Seen:
     name: str
     start: float
     end: float
-    """Microseconds, from any moment."""
+    """Microseconds, from the origin of its trace."""
     lasts: float
-    """Microseconds, as they were written: moments of today have no room for fractions in a float."""
+    """Microseconds, as they were written."""
     thread: tuple[object, object]
     """Process and thread; of something on the GPU, device and stream."""
     args: Args
@@ -59,6 +60,8 @@ class Trace:
     gpu_name: str | None
     """As the driver calls it."""
     versions: dict[str, str]
+    origin_ns: int
+    """What its moments count from, itself counted from whatever the file counts from, which is 1970 or not told."""
     rank: int | None
     """Of the process that wrote it; None where it does not say."""
     world_size: int | None
@@ -99,8 +102,10 @@ def read(path: Path, step: Extent | None = None, overview: Overview | None = Non
     allocations: list[tuple[float, int]] = []
     wanted = [first <= until and last >= since for first, last in known.spans]
     for piece in again(path, known.pieces, wanted):
-        file, _ = decoded(piece, decoder, known.name)
-        for event in file.events or ():
+        file, text, _ = decoded(piece, decoder, known.name)
+        events = file.events or ()
+        count_from(known.origin_us, events, text)
+        for event in events:
             kind = CATEGORIES.get(event.cat or "")
             if kind is Is.MEMORY:
                 allocations += _allocation(event, since, until)
@@ -125,9 +130,10 @@ def read(path: Path, step: Extent | None = None, overview: Overview | None = Non
         allocations=tuple(allocations),
         device=known.device,
         gpu_name=next(
-            (printable(each.name) for each in known.head.devices if each.id == known.device and each.name), None
+            (printable(each.name) for each in known.head.devices or () if each.id == known.device and each.name), None
         ),
         versions=_versions(known.head),
+        origin_ns=(number(known.head.base) or 0) + 1000 * known.origin_us,
         rank=known.rank,
         world_size=None if known.head.distributed is None else known.head.distributed.world_size,
         repaired=known.repaired + negative,

@@ -96,6 +96,7 @@ def see_rank(
             rank=trace.rank,
             step=found,
             clock_us=shown.start,
+            origin_ns=trace.origin_ns,
             collectives=collectives(joined, shown.on_gpu),
             world_size=trace.world_size,
             lost_collectives=sum(is_of_collective(launch) for launch in _without_kernel(joined, shown)),
