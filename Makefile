@@ -93,6 +93,8 @@ golden: install
 	$(BIN)/python benchmarks/golden_steps.py tests/golden/h200_steps.json.gz
 	$(BIN)/python benchmarks/golden_scripts.py tests/golden/h200_scripts.json
 	$(BIN)/python benchmarks/conformance.py build/conformance && cp build/conformance/h200_ptx.json.gz tests/golden/
+	PYTHONPATH=tests $(BIN)/python benchmarks/triton_conformance.py build/triton && cp build/triton/h200_triton.json.gz tests/golden/
+	PYTHONPATH=tests $(BIN)/python benchmarks/counters.py build/counters && cp build/counters/h200_counters.json.gz tests/golden/
 
 ptx-forms: install
 	$(BIN)/python benchmarks/ptx_forms.py $(FOLDER)

@@ -89,6 +89,14 @@ def test_an_error_fails_the_test_it_came_from_and_no_other(project):
     ])  # fmt: skip
 
 
+def test_a_fault_is_shown_at_the_tests_own_line_and_not_inside_what_ran_it(project, pytester):
+    pytester.makepyfile(test_kernels=f"{PROJECT}\n\ndef test_past():\n    file['own'][1, 128](x)\n")
+    done = project("--undertorch", "-k", "past")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines([">*own*1, 128*(x)", "E *Fault: *", "*remedy*guard the access*"])
+    assert "schedule.py" not in done.stdout.str()
+
+
 def test_the_chosen_severity_decides(project):
     """A test that fails by itself keeps its reason; what a fixture launches belongs to the test that asked for it."""
     done = project("--undertorch", "--undertorch-severity=note")

@@ -208,7 +208,7 @@ class Checking:
 
 
 def _end_at_the_launch(error: BaseException) -> None:
-    """Cuts the traceback of a kernel's fault behind the tests' own last line: what ran the kernel mended nothing yet."""
+    """Cuts the traceback of a kernel's fault behind the last line of the project's: what ran it is not at fault."""
     import sysconfig
 
     from undertorch.simt.errors import Deadlock, Fault

@@ -1,13 +1,15 @@
 """Remedies that depend on what a line does: to follow the wrong one would make another fault."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import undertorch
+from undertorch.checks.check import merged
 from undertorch.compilers.nvrtc import nvrtc_version
-from undertorch.records import FindingKind, Severity
+from undertorch.records import FindingKind, Scope, Severity
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC: undertorch[cuda]")
 
@@ -54,6 +56,41 @@ def test_shared_memory_that_was_not_asked_for_wants_no_guard():
     (finding,) = checked(body, floats(), floats()).findings
     assert finding.kind is FindingKind.OUT_OF_BOUNDS
     assert "--shared BYTES" in finding.remedy
+
+
+def test_a_tree_of_sums_without_barriers_wants_the_one_that_orders_its_warps_too():
+    """s = 128 … 32 meet between warps, s = 16 … 1 inside one: __syncwarp() would order the last alone."""
+    body = """__shared__ float s[256];
+s[threadIdx.x] = x[threadIdx.x]; __syncthreads();
+for (int n = 128; n > 0; n >>= 1)
+if (threadIdx.x < n) s[threadIdx.x] += s[threadIdx.x + n];
+if (threadIdx.x == 0) y[0] = s[0];"""
+    (finding,) = checked(body, floats(256), floats(1), grid=1, block=256).findings
+    assert finding.scope is Scope.BLOCK
+    assert "by warps of one block" in finding.message
+    assert finding.remedy.startswith("put __syncthreads()")
+    narrow = replace(finding, scope=Scope.WARP, remedy="put __syncwarp()")
+    for met in ([finding, narrow], [narrow, finding]):  # whichever was met first
+        (told,) = merged(met)
+        assert (told.scope, told.remedy, told.count) == (Scope.BLOCK, finding.remedy, 2 * finding.count)
+
+
+def test_lines_that_meet_between_blocks_and_inside_one_are_told_of_blocks():
+    """__syncthreads() orders no block with another."""
+    body = "x[blockIdx.x * 32 + threadIdx.x] = 1;\ny[blockIdx.x * 64 + threadIdx.x] = x[63 - threadIdx.x];"
+    (finding,) = checked(body, floats(128), floats(128), grid=2, block=64).at_least(Severity.ERROR)
+    assert finding.scope is Scope.GRID
+    assert "by blocks" in finding.message
+    assert "__syncthreads" not in finding.remedy
+
+
+def test_what_was_found_prints_as_text_and_not_as_a_record():
+    found = checked("x[0] += y[threadIdx.x];", floats(), floats())
+    assert repr(found) == "<k (2, 1, 1) × (32, 1, 1): 1 error (sm_80 code as on A100-80GB)>"
+    text = str(found)
+    assert "error: race-global: race in global memory" in text
+    assert "remedy: make the update of line 3 one atomic operation" in text
+    assert "#include" not in text
 
 
 def test_an_argument_that_is_none_wants_memory():

@@ -63,7 +63,7 @@ def test_notes_fail_only_where_that_is_asked(tmp_path):
     [
         ((), "has 2 kernels: k, other; say which with --kernel NAME."),
         (("--kernel", "q"), "it has none of that name (q)"),
-        (("--kernel", "k"), "The kernel takes 1 arguments, and 0 were given."),
+        (("--kernel", "k"), "k takes 1 argument, and 0 were given; with numbers for each N: --arg i32[N]\n"),
         ((*ASKED, "--fail-on", "never"), "--fail-on never: it is one of error, warning, note."),
         ((*ASKED, "--grid", "0"), "--grid 0: give one to three sizes from 1 on"),
         ((*ASKED, "--arg", "f31[2]"), "there is no type f31"),
@@ -79,6 +79,44 @@ def test_bad_input_is_one_sentence_and_exit_status_2(kernel, capsys, given, said
     error = capsys.readouterr().err
     assert error.startswith("undertorch: ")
     assert said in error
+
+
+SCALE = """__global__ void scale(const float* x, float* y, double by, int n, unsigned char* seen) {
+    if (threadIdx.x < n) { y[threadIdx.x] = x[threadIdx.x] * by; seen[0] |= 1; }
+}
+"""
+
+
+def test_a_launch_without_arguments_is_answered_by_a_line_that_can_be_filled_in(tmp_path, capsys):
+    """By the parameters' types; y is written and never read, so nothing need be in it."""
+    path = tmp_path / "scale.cu"
+    path.write_text(SCALE)
+    assert run(["check", str(path)]) == 2
+    line = "--arg f32[N] --arg f32[N]=empty --arg 1.0 --arg N --arg u8[N]"
+    said = capsys.readouterr().err
+    assert said.endswith(f"scale takes 5 arguments, and 0 were given; with numbers for each N: {line}\n")
+    assert run(["check", str(path), *line.replace("N", "128").split()]) != 2
+
+
+def test_a_whole_number_may_be_written_as_a_float_and_another_is_refused_by_its_name(tmp_path, capsys):
+    path = tmp_path / "scale.cu"
+    path.write_text(SCALE)
+    given = ["--arg", "f32[128]", "--arg", "f32[128]=empty", "--arg", "2", "--arg"]
+    assert run(["check", str(path), *given, "1e2", "--arg", "u8[1]"]) != 2
+    capsys.readouterr()
+    assert run(["check", str(path), *given, "1.5", "--arg", "u8[1]"]) == 2
+    said = capsys.readouterr().err
+    assert "Argument 3 (n): the kernel takes an integer (.u32), and 1.5 was given" in said
+
+
+def test_host_code_is_told_how_to_stay_in_the_file(tmp_path, capsys):
+    path = tmp_path / "whole.cu"
+    main = "int main() { return 0; }\n"
+    path.write_text(f"__global__ void k() {{}}\n{main}")
+    assert run(["check", str(path)]) == 2
+    assert "put host code between `#ifndef __CUDACC_RTC__` and `#endif`" in capsys.readouterr().err
+    path.write_text(f"__global__ void k() {{}}\n#ifndef __CUDACC_RTC__\n{main}#endif\n")
+    assert run(["check", str(path)]) == 0
 
 
 def test_what_is_no_kernel_file(tmp_path, capsys):

@@ -160,6 +160,21 @@ def test_a_script_without_kernels_is_not_called_clean(tmp_path, capsys):
     assert "launched no Triton or CUDA kernel that could be checked" in capsys.readouterr().err
 
 
+def test_a_file_that_only_has_kernels_is_told_how_to_name_one(kernels, capsys):
+    assert run(["check", "kernels.py"]) == 2
+    said = "kernels.py has the kernel total, and launched none: name one to have it launched, kernels.py::total."
+    assert said in capsys.readouterr().err
+
+
+def test_a_script_without_kernels_is_fine_where_that_is_asked_and_two_dashes_are_not_its_own(tmp_path, capsys):
+    path = tmp_path / "plain.py"
+    path.write_text("import sys\nprint(sys.argv[1:])")
+    assert run(["check", "--allow-no-kernels", str(path), "--", "--steps", "2", "--"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "['--steps', '2', '--']\n"
+    assert "launched no Triton or CUDA kernel" in said.err
+
+
 def test_files_beside_the_report_and_standard_output_for_json_alone(script, capsys):
     assert run(["check", "--json", "-", "--sarif", "k.sarif", "--page", "k.html", script, "3", "--race"]) == 1
     said = capsys.readouterr()
@@ -254,6 +269,15 @@ def test_a_training_script_ends_after_so_many_steps(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "2 of 3 launches" in " ".join(out.split())
     assert "the end" not in out
+
+
+@pytest.mark.slow
+def test_see_has_nothing_to_check_in_a_step_of_torchs_own_operators(tmp_path, capfd):
+    path = tmp_path / "train.py"
+    lines = [line for line in TRAINING.split("\n") if "file" not in line]
+    path.write_text("\n".join(["import sys", 'assert sys.argv[1:] == ["--quiet"]', *lines]))
+    assert run(["see", "--gpu", "H200", "--check", str(path), "--", "--quiet"]) == 0
+    assert "launched no Triton or CUDA kernel" in capfd.readouterr().err
 
 
 @pytest.mark.slow

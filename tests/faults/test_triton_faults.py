@@ -45,6 +45,12 @@ def test_the_fault_is_found_at_its_lines(path):
     assert places == {(str(path), n) for n, line in enumerate(lines, 1) if "# <-" in line}
 
 
+def test_past_the_end_triton_is_told_of_its_masks():
+    (found,) = checked(FOLDER / "past_the_end.py", mended=False).at_least(Severity.ERROR)
+    assert "mask=" in found.remedy
+    assert "if (" not in found.remedy
+
+
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
 def test_the_mended_kernel_has_no_error(path):
     assert checked(path, mended=True).at_least(Severity.ERROR) == ()

@@ -19,6 +19,9 @@ from filelock import FileLock
 from undertorch.records import Kind, Phase, Step
 from undertorch.records.files import read_steps
 
+# All ten models are seen for it, which takes a minute or two.
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 MODELS = HERE.parents[1] / "benchmarks" / "models"
 SMALL = runpy.run_path(str(HERE / "see_small.py"))["SMALL"]

@@ -17,6 +17,7 @@ def test_every_op_says_who_serves_it_and_why(op, capsys):
     said = capsys.readouterr().out
     assert "undertorch" in said
     assert "PyTorch" in said
+    assert said.startswith("UNDERTORCH_OPS, a variable of the environment, says who is asked: auto (")
 
 
 def test_what_was_measured_here_is_told(tmp_path, monkeypatch, capsys):

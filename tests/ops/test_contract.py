@@ -1,11 +1,9 @@
 """The contract, row by row: the reference on the CPU, and our kernels wherever something can run them."""
 
-import os
-from contextlib import nullcontext
-
 import pytest
 import torch
 
+import undertorch
 from ops_past_bugs import PAST_BUGS, rows_of
 from ops_promises import rows
 from ops_promises_on_gpu import gpu_rows
@@ -31,16 +29,9 @@ def test_our_kernels_keep_it_on_a_gpu(row):
     assert row.check("cuda") == []
 
 
-@pytest.fixture
-def machine():
-    """Something that runs Triton kernels on CPU tensors: here Triton's own interpreter, where it is switched on."""
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        pytest.skip("nothing here runs Triton kernels on the CPU")
-    return nullcontext()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in TABLE if not row.large and not row.on_gpu_only], ids=str)
-def test_our_kernels_keep_it_on_the_machine(row, machine):
-    with machine, on_host():
+def test_our_kernels_keep_it_on_the_machine(row, monkeypatch):
+    monkeypatch.setenv("UNDERTORCH_OPS", "own")
+    with undertorch.machine(gpu="H200"), on_host():
         assert row.check("cpu") == []

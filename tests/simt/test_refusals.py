@@ -109,7 +109,7 @@ def test_a_scalar_that_c_would_convert_without_loss_is_converted(kernels, kernel
     ids=str,
 )
 def test_a_scalar_of_the_wrong_kind_is_refused_by_its_number(kernels, kernel, value):
-    with pytest.raises(BadLaunch, match=r"^Argument 1 \("):
+    with pytest.raises(BadLaunch, match=r"^Argument 1: "):
         kernels[kernel][1, 1](np.zeros(4), value)
 
 

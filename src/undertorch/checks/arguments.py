@@ -5,9 +5,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from undertorch.simt.frontends.kernels import Kernel
 
 DTYPES = {
     "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -15,6 +18,14 @@ DTYPES = {
 }  # fmt: skip
 ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:=(.*))?")
 MOST_BYTES = 1 << 36
+
+
+SPECS = {
+    "bool": "bool", "char": "i8", "signed char": "i8", "unsigned char": "u8", "short": "i16", "unsigned short": "u16",
+    "int": "i32", "unsigned int": "u32", "long": "i64", "unsigned long": "u64", "long long": "i64",
+    "unsigned long long": "u64", "__half": "f16", "__nv_bfloat16": "bf16", "float": "f32", "double": "f64",
+}  # fmt: skip
+"""What a pointer to a C++ type is given."""
 
 
 class BadArgument(Exception):
@@ -54,6 +65,45 @@ def named_arguments(specs: Sequence[str], seed: int = 0) -> tuple[list[object], 
         else:
             given.append(argument(spec, random))
     return given, named
+
+
+def specs(kernel: "Kernel") -> tuple[str, ...]:
+    """What could be given for each parameter of a kernel: `f32[N]`, `f32[N]=empty` of what it only writes, `N`, `1.0`.
+
+    Where its name tells no C++ types a pointer is any integer of 64 bits, and is taken for one to float32.
+    """
+    from undertorch.simt.frontends.mangled import parameters
+    from undertorch.simt.program import prepare
+    from undertorch.simt.runtime.scalars import is_struct, takes_address
+
+    program = prepare(kernel.file.text, kernel.name, "none")
+    variables = program.flow.function.parameters
+    types = parameters(kernel.name) or ()
+    out = []
+    for number, variable in enumerate(variables):
+        type = types[number] if len(types) == len(variables) else None
+        pointer = takes_address(variable) if type is None else type.pointee is not None
+        if pointer:
+            name = type.pointee.name if type is not None and type.pointee is not None else "float"
+            only_written = number in program.written and number not in program.read
+            out.append(f"{SPECS.get(name, 'u8')}[N]" + ("=empty" if only_written else ""))
+        elif is_struct(variable):
+            out.append("STRUCT")
+        else:
+            out.append("1.0" if variable.type is not None and variable.type.floating else "N")
+    return tuple(out)
+
+
+def fitted(kernel: "Kernel", values: Sequence[object]) -> tuple[object, ...]:
+    """Where the kernel takes an integer, `1e3` is meant as one."""
+    from undertorch.simt.program import prepare
+
+    variables = prepare(kernel.file.text, kernel.name, "none").flow.function.parameters
+    whole = [v.type is not None and v.type.kind in {"signed", "unsigned"} for v in variables]
+    return tuple(
+        int(value) if is_whole and isinstance(value, float) and value.is_integer() else value
+        for value, is_whole in zip(values, whole, strict=True)
+    )
 
 
 def argument(spec: str, random: np.random.Generator) -> object:

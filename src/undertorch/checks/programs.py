@@ -41,8 +41,9 @@ class Enough(BaseException):
 
 def run_script(
     path: Path, arguments: Sequence[str], gpu: Gpu, launches: Launches, steps: int | None = None
-) -> BaseException | None:
-    """Runs a script as `python path arguments` does, in this process. Answers what it raised.
+) -> tuple[BaseException | None, tuple[str, ...]]:
+    """Runs a script as `python path arguments` does, in this process. Answers what it raised, and the names of its
+    kernels where it came to its own end.
 
     `steps`: it ends when an optimizer made so many; None: at its own end.
     """
@@ -50,16 +51,16 @@ def run_script(
     sys.argv, sys.path = [str(path), *arguments], [str(path.resolve().parent), *search]
     try:
         with watching(gpu, launches), _ending_after(steps):
-            runpy.run_path(str(path), run_name="__main__")
+            held = runpy.run_path(str(path), run_name="__main__")
     except Enough:
-        return None
+        return None, ()
     except SystemExit as end:
-        return None if end.code in {None, 0} else end
+        return None if end.code in {None, 0} else end, ()
     except Exception as error:  # whatever a script may raise
-        return error
+        return error, ()
     finally:
         sys.argv, sys.path = argv, search
-    return None
+    return None, tuple(name for name, one in held.items() if _is_kernel(one) and not _of_triton(one))
 
 
 @contextmanager
@@ -176,6 +177,11 @@ def _own_arguments(module: ModuleType, path: Path, name: str) -> tuple[list[obje
 
 def _is_kernel(target: object) -> bool:
     return isinstance(target, Kernel) or is_triton(target)
+
+
+def _of_triton(kernel: object) -> bool:
+    """Whether it is a function of Triton's own library that a file imports, such as tl.sum."""
+    return str(getattr(kernel, "__module__", "")).startswith("triton.")
 
 
 def is_triton(target: object) -> bool:

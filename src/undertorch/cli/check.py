@@ -55,6 +55,9 @@ def check(
     steps: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="End a training script after N steps of its optimizer.")
     ] = None,
+    allow_no_kernels: Annotated[
+        bool, typer.Option("--allow-no-kernels", help="A program that launches no kernel is fine: exit status 0.")
+    ] = False,
     option: Annotated[
         list[str] | None, typer.Option(metavar="OPTION", help="For the compiler, such as -DTILE=32. Repeatable.")
     ] = None,
@@ -102,7 +105,7 @@ def check(
     outputs.write(checked, stale)
     if done.trouble is not None:
         say(done.trouble)
-        return Status.BAD_INPUT
+        return Status.FINE if done.nothing and allow_no_kernels else Status.BAD_INPUT
     return Status.FOUND if any(one.at_least(threshold) for one in checked) else Status.FINE
 
 

@@ -46,6 +46,8 @@ class Done:
     checked: "tuple[Checked, ...]"
     trouble: str | None = None
     """What kept it from running to its end, or from being checked at all: a sentence."""
+    nothing: bool = False
+    """Whether that is only that it came to its end and launched no kernel."""
 
 
 def split_target(target: Path) -> tuple[Path, str | None]:
@@ -97,7 +99,7 @@ def _script(asked: Asked) -> Done:
     from undertorch.simt.errors import Deadlock, Fault
 
     launches = Launches(every=asked.every, seeds=asked.seeds)
-    error = run_script(asked.file, asked.arguments, asked.gpu, launches, asked.steps)
+    error, kernels = run_script(asked.file, asked.arguments, asked.gpu, launches, asked.steps)
     checked = launches.checked()
     if isinstance(error, Fault | Deadlock) and any(one.findings for one in checked):
         return Done(checked=checked)
@@ -109,16 +111,25 @@ def _script(asked: Asked) -> Done:
     if error is not None:
         print(traceback_of(error, asked.file), file=sys.stderr, end="")
         return Done(checked=checked, trouble=f"{asked.file} ended by what it raised itself, shown above.")
-    return _or_nothing(checked, str(asked.file))
+    return _or_nothing(checked, str(asked.file), kernels)
 
 
-def _or_nothing(checked: "tuple[Checked, ...]", what: str) -> Done:
-    """A program without kernels was not checked, and a build that believes so should not be green."""
+def _or_nothing(checked: "tuple[Checked, ...]", what: str, kernels: tuple[str, ...] = ()) -> Done:
+    """A program without kernels was not checked, and a build that believes so should not be green.
+
+    `kernels`: names of those that its file has.
+    """
+    if checked:
+        return Done(checked=checked)
+    if kernels:
+        names = " and ".join((", ".join(kernels[:-1]), kernels[-1])) if len(kernels) > 1 else kernels[0]
+        has = f"{what} has the kernel{'s' if len(kernels) > 1 else ''} {names}, and launched none"
+        return Done(checked=(), nothing=True, trouble=f"{has}: name one to have it launched, {what}::{kernels[0]}.")
     none = (
         f"{what} launched no Triton or CUDA kernel that could be checked: torch's own operators are not, nor is what "
         "other processes and threads launch."
     )
-    return Done(checked=checked, trouble=None if checked else none)
+    return Done(checked=(), nothing=True, trouble=none)
 
 
 QUIET = ("-W", "ignore:Module already imported so cannot be rewritten; undertorch")
@@ -172,7 +183,7 @@ def _function(asked: Asked) -> Done:
 
 
 def _kernel_file(asked: Asked) -> Done:
-    from undertorch.checks.arguments import BadArgument, arguments
+    from undertorch.checks.arguments import BadArgument, arguments, fitted
     from undertorch.checks.check import check
     from undertorch.simt.errors import SimtError
 
@@ -182,11 +193,25 @@ def _kernel_file(asked: Asked) -> Done:
     try:
         given = arguments(asked.specs)
         one = _kernel(_file(asked.file, asked.options), asked.kernel, asked.file)
-        found = check(one, *size, given.values, gpu=asked.gpu, dynamic_shared=asked.shared, seeds=asked.seeds,
-                      empty=given.empty, source_name=str(asked.file))  # fmt: skip
+        _refuse_number(one, len(given.values), asked.file)
+        found = check(one, *size, fitted(one, given.values), gpu=asked.gpu, dynamic_shared=asked.shared,
+                      seeds=asked.seeds, empty=given.empty, source_name=str(asked.file))  # fmt: skip
     except (BadArgument, SimtError) as error:
         raise BadInput(str(error)) from error
     return Done(checked=(found,))
+
+
+def _refuse_number(kernel: "Kernel", given: int, target: Path) -> None:
+    """Raises BadInput where a launch would have too many arguments or too few, with a line that has them all."""
+    from undertorch.checks.arguments import specs
+    from undertorch.checks.told import demangled
+
+    wanted = specs(kernel)
+    if len(wanted) == given:
+        return
+    takes = f"{len(wanted)} argument" + ("" if len(wanted) == 1 else "s")
+    line = f"; with numbers for each N: {' '.join(f'--arg {spec}' for spec in wanted)}" if wanted else ""
+    raise BadInput(f"{target}: {demangled(kernel.name)} takes {takes}, and {given} were given{line}")
 
 
 def sizes(text: str | None, option: str) -> tuple[int, ...] | None:

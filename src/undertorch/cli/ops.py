@@ -55,9 +55,16 @@ def _list(catalogue: Any) -> None:
         print(f"{name:{width}}  {catalogue.summary(name)}")
 
 
+MODES = (
+    "UNDERTORCH_OPS, a variable of the environment, says who is asked: auto (measured once on each GPU, the default), "
+    "own (ours), library (torch's)."
+)
+
+
 def _explain(catalogue: Any, op: str | None) -> None:
     from undertorch.ops import choose
 
+    print(MODES)
     for name in (op,) if op is not None else catalogue.NAMES:
         served = catalogue.candidates(name)
         print(name)

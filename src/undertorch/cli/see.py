@@ -86,6 +86,8 @@ def see(
     from undertorch.steps.record.errors import RecordError
     from undertorch.steps.traces import is_trace
 
+    if arguments and arguments[0] == "--":  # it parts the script's arguments from ours
+        arguments = arguments[1:]
     _only_utf8(str(script), *(arguments or []))
     refuse_places(script)
     assumed = assumptions(assume or [])

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 def see_checked(script: Path, arguments: Sequence[str], gpu: "Gpu", step: int, *, aside: bool) -> Status:
     """`undertorch check` of the script up to that step, in a process of its own: the one that was seen has ended.
 
-    `aside`: the report goes to standard error. Answers FOUND where there are errors.
+    `aside`: the report goes to standard error. Answers FOUND where there are errors; a step without kernels of its own
+    was seen as well as any other, and has nothing to check.
     """
     from undertorch.steps.record.spawn import module_file
 
     file = module_file(str(script)) or script
     say(f"--check runs {file} for real now, on this computer's CPU, up to step {step}.")
     sys.stdout.flush()
-    command = [sys.executable, "-m", "undertorch", "check", "--gpu", gpu.name, "--steps", str(step), str(file)]
-    done = subprocess.run([*command, *arguments], stdout=sys.stderr if aside else None, check=False)
+    options = ["--gpu", gpu.name, "--steps", str(step), "--allow-no-kernels"]
+    command = [sys.executable, "-m", "undertorch", "check", *options, str(file), "--", *arguments]
+    done = subprocess.run(command, stdout=sys.stderr if aside else None, check=False)
     return Status(done.returncode) if done.returncode in {*Status} else Status.INTERNAL

@@ -126,8 +126,8 @@ def _with_advice(said: str) -> str:
     if "in JIT mode" not in said:
         return said
     return (
-        f"{said}\nOnly device code is compiled here: put host code between `#ifndef __CUDACC_RTC__` and `#endif`, which "
-        "nvcc goes on to see."
+        f"{said}\nOnly device code is compiled here: put host code between `#ifndef __CUDACC_RTC__` and `#endif`, "
+        "which nvcc goes on to see."
     )
 
 

@@ -70,6 +70,27 @@ class Checked:
     """What was not looked for in any, and why."""
     suppressed: tuple[Suppressed, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{self._head()}>"
+
+    def __str__(self) -> str:
+        """What was found, as text: `undertorch check` and rich draw it with its source lines."""
+        rows = [self._head()]
+        for finding in self.findings:
+            places = [p for p in (finding.place, finding.other) if p is not None]
+            where = " and ".join(dict.fromkeys(f"{p.file}:{p.line}" for p in map(self.standing, places)))
+            rows += [f"{where}: {finding.severity}: {finding.kind}: {finding.message}", f"  seen: {finding.evidence}"]
+            rows += [f"  cost: {finding.cost}"] if finding.cost is not None else []
+            rows += [f"  remedy: {finding.remedy}"]
+        return "\n".join(rows)
+
+    def _head(self) -> str:
+        """`reduce (4, 1, 1) × (256, 1, 1): 1 error, 2 notes (sm_80 code as on A100-80GB)`."""
+        counts = [(s, sum(f.severity is s for f in self.findings)) for s in Severity]
+        found = ", ".join(f"{n} {s}{'' if n == 1 else 's'}" for s, n in counts if n)
+        found = found or ("nothing found" if self.watched else "not checked")
+        return f"{self.kernel} {self.grid} × {self.block}: {found} ({self.target} code as on {self.gpu})"
+
     def standing(self, place: Place) -> Place:
         """Where a place is in a file."""
         origin = self.origins.get(place.file)

@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -95,11 +96,19 @@ class Program:
     @cached_property
     def written(self) -> frozenset[int]:
         """Numbers of the parameters by which the kernel may write: what its stores' addresses are computed from."""
+        return self._reached(site for site in self.by_number if site.writes)
+
+    @cached_property
+    def read(self) -> frozenset[int]:
+        """Likewise of those by which it may read."""
+        return self._reached(site for site in self.by_number if site.reads)
+
+    def _reached(self, sites: Iterable[Site]) -> frozenset[int]:
         from undertorch.simt.faults import origins
 
         names = [p.name for p in self.flow.function.parameters]
-        stores = [site for site in self.by_number if site.writes and site.space in {"global", "generic"}]
-        found = {getattr(origin, "name", "") for site in stores for origin in origins(self, site)}
+        ours = [site for site in sites if site.space in {"global", "generic"}]
+        found = {getattr(origin, "name", "") for site in ours for origin in origins(self, site)}
         return frozenset(number for number, name in enumerate(names) if name in found)
 
     @cached_property

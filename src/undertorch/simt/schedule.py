@@ -426,10 +426,11 @@ class HostThread:
     def host(self, context: int, warp_address: int, kind: int, number: int, mask: int) -> int:
         """Called by native code: a full event buffer, a call of device code. An error is kept: it may not pass C."""
         try:
+            if kind == layout.EVENTS_FULL:
+                self.drain()  # before anything is raised: native code goes on writing
             if self.schedule.interrupted:
                 raise KeyboardInterrupt
             if kind == layout.EVENTS_FULL:
-                self.drain()
                 return layout.GO_ON
             return self._call(warp_address, kind, number, mask)
         except BaseException as error:

@@ -35,6 +35,11 @@ class Shape:
         return -(-self.vocabulary // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
 
     @property
+    def layers_said(self) -> str:
+        """As a sentence has it: `4 layers of 128`."""
+        return f"{self.layers} layer{'' if self.layers == 1 else 's'} of {self.width}"
+
+    @property
     def head_width(self) -> int:
         """Elements of one head."""
         return self.width // self.heads

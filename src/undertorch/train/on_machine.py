@@ -37,8 +37,7 @@ def compare(name: str | None, changes: Mapping[str, Any], say: Callable[[str], N
     launched: list[str] = []
     with undertorch.machine(gpu=GPU), on_host(), our_kernels(launched):
         on_machine, others = trained(settings)
-    layers = f"{settings.shape.layers} layer" + ("" if settings.shape.layers == 1 else "s")
-    say(f"{settings.preset}, {layers} of {settings.shape.width}, as {GPU} runs it")
+    say(f"{settings.preset}, {settings.shape.layers_said}, as {GPU} runs it")
     agree = True
     for step, (ours, theirs) in enumerate(zip(on_machine, by_torch, strict=True), 1):
         off = abs(ours - theirs)

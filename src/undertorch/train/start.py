@@ -176,7 +176,7 @@ def _peak(one: Group) -> float | None:
 def _tell_what(report: Report, text: Text, one: Group) -> None:
     shape = report.settings.shape
     report.say(
-        f"{report.settings.preset}: {shape.parameters:,} parameters, {shape.layers} layers of {shape.width}, "
+        f"{report.settings.preset}: {shape.parameters:,} parameters, {shape.layers_said}, "
         f"{shape.vocabulary:,} tokens padded to {shape.padded:,}; on {one.world} × {one.device.type}"
     )
     report.say(

@@ -145,6 +145,7 @@ def test_modules_are_named_as_the_model_names_them(eager: Run):
     assert {"first", "norm", "last"} <= modules
 
 
+@pytest.mark.slow
 def test_compiled_code_stays_compiled(compiled: Run):
     """One graph and no break, seen as alone; the same losses bit for bit."""
     assert compiled.seen["losses"] == compiled.alone["losses"][:12]
@@ -153,6 +154,7 @@ def test_compiled_code_stays_compiled(compiled: Run):
         assert not counters.get("graph_break")
 
 
+@pytest.mark.slow
 def test_compiled_code_runs_without_markers(compiled: Run):
     """Its calls stand at the line that called it."""
     inside = {line("first"), line("apply"), line("last"), line("checkpoint")}
@@ -161,6 +163,7 @@ def test_compiled_code_runs_without_markers(compiled: Run):
     assert whats == {line("model")}
 
 
+@pytest.mark.slow
 def test_inductor_names_the_lines_of_its_kernels(compiled: Run):
     """Of the graph that the net became: the products at their modules' lines."""
     found = {

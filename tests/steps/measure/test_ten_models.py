@@ -39,7 +39,9 @@ def test_all_ten_models_are_there_with_a_line_for_every_launch(models):
         assert not any(line is None for _, line, _ in measured_ops(models[name]))
 
 
-@pytest.mark.parametrize("name", ["dlrm", "lstm", "resnet"])
+@pytest.mark.parametrize(
+    "name", ["dlrm", pytest.param("lstm", marks=pytest.mark.slow), pytest.param("resnet", marks=pytest.mark.slow)]
+)
 def test_each_op_of_the_gpu_stands_at_the_same_line_without_one(models, name):
     step = see(ROOT / "benchmarks" / "models" / f"{name}.py", ("--steps", "30"), gpus.find("H200"))
     launching = (step.ops[number] for number in {launch.ops[0] for launch in step.launches})
