@@ -64,7 +64,7 @@ Place = Callable[[object], int | None]
 def values(
     parameters: Sequence[Variable], arguments: Sequence[object], place: Place, names: Sequence[str] = ()
 ) -> list[bytes]:
-    """Each parameter's bytes; `names`: in their source, where they are known. Raises BadLaunch for what does not fit."""
+    """Each parameter's bytes; `names`: in their source, where known. Raises BadLaunch for what does not fit."""
     if len(parameters) != len(arguments):
         takes = f"{len(parameters)} argument" + ("" if len(parameters) == 1 else "s")
         raise BadLaunch(f"The kernel takes {takes}, and {len(arguments)} were given.")
