@@ -2,7 +2,7 @@
 
 import pytest
 
-from undertorch import see
+from ops_seen import kernels, seen
 
 SCRIPT = """
 import torch
@@ -26,13 +26,7 @@ for step in range(3):
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
-    path = tmp_path_factory.mktemp("seen") / "train.py"
-    path.write_text(SCRIPT)
-    return see(path, gpu="H200")
-
-
-def kernels(step, name):
-    return [launch.kernel for launch in step.launches if step.ops[launch.ops[0]].name == f"undertorch::{name}"]
+    return seen(tmp_path_factory, SCRIPT)
 
 
 def test_every_op_has_its_kernels(step):
