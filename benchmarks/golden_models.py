@@ -1,8 +1,9 @@
 """Sees every model of benchmarks/models on a real GPU, and holds what was seen against the same steps unseen.
 
-    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N]
-                                                                  (needs CUDA; six minutes a turn on an H200)
+    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N] [--limit SECONDS]
+                                                                  (needs CUDA; five minutes a turn on an H200)
     python benchmarks/golden_models.py OUT --ranks [N…] [--limit SECONDS]    (as many GPUs as the largest N; N: 2)
+
 
 Each model trains twice a turn, in processes of its own: unseen, and seen by `undertorch see` without --gpu; which comes
 first changes from turn to turn and from model to model (two turns: seen, unseen, unseen, seen). Written into OUT:
@@ -10,20 +11,21 @@ first changes from turn to turn and from model to model (two turns: seen, unseen
 - `golden_models.json`: of each model the step's time unseen and seen, the share of GPU time with a line, by phase,
   idle, the sum over lines beside the profiler's own total, whether the losses are the same bits, and the aims;
 - `golden_models.json.gz`: of each model every launch (kernel, grid, block, µs, op, line, phase), peak memory, time;
+  `golden_models_2.json.gz`: the same of the second turn, in other processes;
 - `thirty.txt`: thirty kernels taken by a seed, ten of them backward, with their lines, to be judged by hand;
 - `NAME/`: the measurement itself (--quick or --keep), or what went wrong;
 - with --ranks `ranks.json`: of each script and number of GPUs what each rank says, communication beside the sum of
   NCCL's kernels; `ddp_gpt_2/` and so on: the report, the JSON (with --keep the page).
+
+Models may be measured in parts, each with an OUT of its own: models_measured.py joins them. All is written as it comes,
+and what no time is left for is named.
 """
 
 import argparse
-import fcntl
 import gzip
-import importlib.util
 import json
 import multiprocessing
 import os
-import runpy
 import signal
 import statistics
 import subprocess
@@ -39,21 +41,20 @@ from pathlib import Path
 from typing import Any
 
 from measured_figures import judge, thirty
+from trained_model import DETERMINISTIC
 
 HERE = Path(__file__).parent
 MODELS = HERE / "models"
-SEED = 20
-"""Of every training."""
+TRAINED = HERE / "trained_model.py"
 STEPS = 30
 """More than are measured: undertorch stops the script."""
-UNSEEN_WARM, UNSEEN_TIMED, UNSEEN_LAST = 3, 5, 12
-"""As many steps as undertorch makes, of which as many are timed."""
 TIMEOUT_S = 240
 ALONGSIDE = 3
 """Processes that import while another trains: one at a time has the GPU."""
-
-
-DETERMINISTIC = "deterministic"
+LEAST_S = 15.0
+"""Of time left with which a process is started."""
+READING_S = 20.0
+"""Kept free at the end, to read the last traces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,94 +87,6 @@ RUNS = (
 )
 
 
-# In the process of a model.
-
-
-def train(folder: str, lock: str, unseen: bool, mode: str, script: str, arguments: list[str]) -> None:
-    """Trains a model, with the GPU to itself, and writes its losses (and unseen its times) into the folder."""
-    import torch
-
-    if mode == DETERMINISTIC:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # one of the two with which cuBLAS gives the same bits
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        # Fused attention adds its gradients in any order, and benchmarked convolutions differ from process to process.
-        for library in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp,
-                        torch.backends.cuda.enable_cudnn_sdp):  # fmt: skip
-            library(False)
-    elif mode:
-        import torch._dynamo
-    held = Path(lock).open("w")  # noqa: SIM115 - until the process ends
-    fcntl.flock(held, fcntl.LOCK_EX)
-    torch.manual_seed(SEED)
-    losses: list[torch.Tensor] = []
-    run = torch.autograd.graph._engine_run_backward
-
-    def kept(outputs: Any, *given: Any, **named: Any) -> Any:
-        losses.append(outputs[0].detach())
-        return run(outputs, *given, **named)
-
-    torch.autograd.graph._engine_run_backward = kept
-    torch.autograd._engine_run_backward = kept
-    watch = Unseen() if unseen else None
-    sys.argv = [script, *arguments]
-    try:
-        if mode and mode != DETERMINISTIC:
-            compiled(script, mode)
-        else:
-            runpy.run_path(script, run_name="__main__")
-    finally:
-        result = {
-            "losses": [loss.double().item().hex() for loss in losses if loss.numel() == 1],
-            "times_us": [] if watch is None else watch.times(),
-            "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
-        }
-        Path(folder, "unseen.json" if unseen else "losses.json").write_text(json.dumps(result))
-
-
-def compiled(script: str, mode: str) -> None:
-    """Runs a script whose model torch.compile compiles."""
-    import torch
-
-    spec = importlib.util.spec_from_file_location("model_to_compile", script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    make = module.GPT2
-    module.GPT2 = lambda *given, **named: torch.compile(make(*given, **named), mode=None if mode == "default" else mode)
-    module.main()
-
-
-class Unseen:
-    """Times steps between ends of optimizer steps, as undertorch does, without undertorch."""
-
-    def __init__(self) -> None:
-        import torch
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        self._events: list[Any] = []
-        self._ends = 0
-        self._torch = torch
-        register_optimizer_step_post_hook(self._ended)
-
-    def _ended(self, *_: object) -> None:
-        self._ends += 1
-        if self._ends == UNSEEN_WARM:
-            self._torch.cuda.synchronize()
-            self._torch.cuda.reset_peak_memory_stats()
-        if UNSEEN_WARM <= self._ends <= UNSEEN_WARM + UNSEEN_TIMED:
-            event = self._torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._events.append(event)
-        if self._ends == UNSEEN_LAST:
-            sys.exit(0)
-
-    def times(self) -> list[float]:
-        self._torch.cuda.synchronize()
-        return [before.elapsed_time(after) * 1e3 for before, after in zip(self._events, self._events[1:], strict=False)]
-
-
 # In the process that starts the others.
 
 
@@ -201,19 +114,20 @@ def finished(command: list[str], log: Path, patience: float = TIMEOUT_S) -> int:
 
 
 def command(run: Run, folder: Path, lock: Path, unseen: bool) -> list[str]:
-    """What follows golden_models.py to train a model."""
+    """What follows trained_model.py to train a model."""
     script = str(next(path for folder in (MODELS, HERE) if (path := folder / f"{run.script}.py").exists()))
-    given = ["--train", str(folder), str(lock), "unseen" if unseen else "seen", run.mode or "", script]
+    given = [str(folder), str(lock), "unseen" if unseen else "seen", run.mode or "", script]
     return [*given, "--steps", str(STEPS), *run.arguments.split()]
 
 
-def train_unseen(run: Run, folder: Path, lock: Path) -> dict[str, Any]:
+def train_unseen(run: Run, folder: Path, lock: Path, patience: float) -> dict[str, Any]:
     """What the model's process wrote."""
-    finished([sys.executable, __file__, *command(run, folder, lock, unseen=True)], folder / "unseen.log")
+    given = [sys.executable, str(TRAINED), *command(run, folder, lock, unseen=True)]
+    finished(given, folder / "unseen.log", patience)
     return json.loads((folder / "unseen.json").read_text())
 
 
-def train_seen(run: Run, folder: Path, lock: Path) -> float:
+def train_seen(run: Run, folder: Path, lock: Path, patience: float) -> float:
     """Leaves the measurement in the folder; answers the seconds it took."""
     code = (
         "import sys; from pathlib import Path; from undertorch.steps.measure.spawn import run_measured;"
@@ -221,8 +135,8 @@ def train_seen(run: Run, folder: Path, lock: Path) -> float:
     )
     begun = time.monotonic()
     log = folder / "seen.log"
-    given = [__file__, str(folder), *command(run, folder, lock, unseen=False)]
-    status = finished([sys.executable, "-c", code, *given], log)
+    given = [str(TRAINED), str(folder), *command(run, folder, lock, unseen=False)]
+    status = finished([sys.executable, "-c", code, *given], log, patience)
     if status:
         raise RuntimeError(f"seen: status {status}: {log.read_text()[-1500:]}")
     return time.monotonic() - begun
@@ -231,11 +145,14 @@ def train_seen(run: Run, folder: Path, lock: Path) -> float:
 class Report:
     """What is written as it comes."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, limit: float) -> None:
         self._out = out
         self._begun = time.monotonic()
+        self.until = self._begun + limit - READING_S
+        """When trainings end."""
         self.rows: dict[str, dict[str, Any]] = defaultdict(dict)
-        self.goldens: dict[str, dict[str, Any]] = {}
+        self.goldens: list[dict[str, dict[str, Any]]] = [{}, {}]
+        """Of the first and of the second turn."""
         self.candidates: list[dict[str, Any]] = []
         self.failures: dict[str, str] = {}
         self._writing = threading.Lock()
@@ -265,10 +182,9 @@ class Report:
                 default=str,
             )
         )
-        with gzip.open(self._out / "golden_models.json.gz", "wt") as file:
-            json.dump(
-                {"made": datetime.now(UTC).date().isoformat(), "models": self.goldens}, file, separators=(",", ":")
-            )
+        for name, goldens in zip(("golden_models", "golden_models_2"), self.goldens, strict=True):
+            content = json.dumps({"made": datetime.now(UTC).date().isoformat(), "models": goldens})
+            (self._out / f"{name}.json.gz").write_bytes(gzip.compress(content.encode()))
         (self._out / "thirty.txt").write_text(thirty(self.candidates))
 
     def aims(self) -> list[dict[str, object]]:
@@ -330,37 +246,43 @@ def same_losses(folder: Path) -> tuple[bool | None, int]:
 
 def order(place: int, turns: int) -> list[str]:
     """Of a model's trainings: each turn the other way round than the one before, and than that of the model before, so
-    that what grows or warms up meanwhile favours neither."""
+    that what grows or warms up meanwhile favours neither. Compiled code is compiled seen, and found in Inductor's cache
+    unseen: the other way round it would be without what undertorch has Inductor keep."""
     pairs = [("seen", "unseen") if (place + turn) % 2 == 0 else ("unseen", "seen") for turn in range(turns)]
     return [how for pair in pairs for how in pair]
 
 
 def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolExecutor, hows: list[str]) -> None:
-    """One model, as often as is said. The trace of its first seen training is read while others train."""
+    """One model, as often as is said. Traces are read while others train."""
     row = report.rows[run.name]
-    judged: Future[Any] | None = None
+    judged: list[Future[Any]] = []
     times: dict[str, list[list[float]]] = {"seen": [], "unseen": []}
     for how in hows:
         own = folder if not times[how] else folder / f"{how}_{len(times[how]) + 1}"
         own.mkdir(parents=True, exist_ok=True)
         try:
+            left = report.until - time.monotonic()
+            if left < LEAST_S:
+                raise TimeoutError(f"no time was left to train it {how}")
             if how == "unseen":
-                unseen = train_unseen(run, own, lock)
+                unseen = train_unseen(run, own, lock, min(TIMEOUT_S, left))
                 times[how].append(unseen["times_us"])
                 row.setdefault("unseen_peak_bytes", unseen["peak_bytes"])
             else:
-                seconds = round(train_seen(run, own, lock), 1)
+                seconds = round(train_seen(run, own, lock, min(TIMEOUT_S, left)), 1)
                 times[how].append(timed(own))
                 row.setdefault("seen_s", seconds)
-                judged = judged or pool.submit(judge, run.name, run.script, str(folder))
+                judged.append(pool.submit(judge, run.name, run.script, str(own)))
         except Exception as error:  # a model that fails is listed, and the others go on
             report.failed(f"{run.name} {how}", error)
     try:
-        if judged is not None:
-            figures, kept, candidates = judged.result(timeout=TIMEOUT_S)
-            row |= figures
-            report.goldens[run.name] = kept
-            report.candidates += candidates
+        for place, one in enumerate(judged):
+            figures, kept, candidates = one.result(timeout=TIMEOUT_S)
+            if place == 0:
+                row |= figures
+                report.candidates += candidates
+            if place < len(report.goldens):
+                report.goldens[place][run.name] = kept
         if times["seen"] and times["unseen"]:
             row["losses_same"], row["losses_compared"] = same_losses(folder)
     except Exception as error:
@@ -372,6 +294,7 @@ def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolE
     print(
         run.name,
         {k: row.get(k) for k in ("launches", "with_line", "shares", "step_us", "losses_same", "seen_s", "read_s")},
+        row["processes_us"],
         flush=True,
     )
 
@@ -460,18 +383,20 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1, help="how often each model trains both seen and unseen")
     parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
     parser.add_argument("--ranks", type=int, nargs="*", help="DDP and FSDP2 alone, on so many GPUs each (2)")
-    parser.add_argument("--limit", type=float, default=600, help="of --ranks: seconds after which all ends")
+    parser.add_argument("--limit", type=float, default=600, help="seconds after which all ends")
     given = parser.parse_args()
     if given.ranks is not None:
         train_ranks(given.out, given.ranks or [2], given.limit, given.keep)
         return
     given.out.mkdir(parents=True, exist_ok=True)
     runs = [run for run in RUNS if (run.name in given.only if given.only else run.quick or not given.quick)]
-    report = Report(given.out)
+    report = Report(given.out, given.limit)
     lock = given.out / "gpu.lock"
     with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool, ThreadPoolExecutor(ALONGSIDE) as threads:
         for done in [
-            threads.submit(model, run, given.out / run.name, lock, report, pool, order(place, given.turns))
+            threads.submit(
+                model, run, given.out / run.name, lock, report, pool, order(0 if run.mode else place, given.turns)
+            )
             for place, run in enumerate(runs)
         ]:
             done.result()
@@ -479,17 +404,13 @@ def main() -> None:
     for one in report.aims():
         print("holds" if one["holds"] else "FALLS SHORT", one["what"], one["aim"], one["got"])
     if not (given.quick or given.keep):
-        for path in given.out.glob("*/trace.json.gz"):
-            if path.parent.name not in " ".join(report.failures):
+        for path in [*given.out.rglob("trace.json.gz"), *given.out.rglob("capture_*.json.gz")]:
+            if not any(name in path.parts for failure in report.failures for name in failure.split()[:1]):
                 path.unlink()
-        for path in given.out.glob("*/step.json"):
+        for path in [*given.out.rglob("step.json"), *given.out.rglob("measured.json")]:
             path.unlink()
     print(f"{time.monotonic() - report._begun:.0f} s", list(report.failures))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--train"]:
-        folder, lock, how, mode, script, *arguments = sys.argv[2:]
-        train(folder, lock, how == "unseen", mode, script, arguments)
-    else:
-        main()
+    main()

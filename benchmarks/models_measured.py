@@ -71,7 +71,7 @@ def merged(outs: list[Path]) -> tuple[list[dict[str, Any]], dict[str, Any], dict
         models = json.loads(gzip.decompress((out / "golden_models.json.gz").read_bytes()))["models"]
         for found in json.loads((out / "golden_models.json").read_text())["rows"]:
             name = found["model"]
-            if name in LEFT_OUT or not (found.get("timed_us") and found.get("unseen_us")):
+            if name in LEFT_OUT or not all(found.get(key) for key in ("launches", "timed_us", "unseen_us")):
                 continue
             new, before = row(found, out / name), rows.get(name)
             if before is not None and before["launches"] == new["launches"]:

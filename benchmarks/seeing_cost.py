@@ -1,6 +1,6 @@
 """What being seen costs a step that the CPU bounds: seen and unseen processes in turn, each with the GPU to itself.
 
-    python benchmarks/seeing_cost.py OUT [--limit SECONDS]       (needs CUDA; a minute on an H200)
+    python benchmarks/seeing_cost.py OUT [--only NAME…] [--limit SECONDS]      (needs CUDA; two minutes on an H200)
     python benchmarks/seeing_cost.py --result OUT…               (no GPU: writes benchmarks/results/seeing_cost.json)
 
 All processes import first, and wait; then one after the other trains, and nothing else runs beside it. Each is timed
@@ -70,13 +70,16 @@ def _runs(model: str, hows: str, steps: int, block: int) -> list[Run]:
 
 
 RUNS = (
-    *_runs("lstm", "su", 160, 8),
-    *_runs("dlrm", "su", 160, 8),
+    *_runs("moe", "s", 44, 2),
     *_runs("lstm", "s", 160, 8),
     *_runs("dlrm", "s", 160, 8),
+    *_runs("moe", "u", 20, 2),
     *_runs("lstm", "u", 160, 8),
+    *_runs("dlrm", "us", 160, 8),
+    *_runs("lstm", "s", 160, 8),
     *_runs("dlrm", "u", 160, 8),
-    *_runs("moe", "su", 20, 2),
+    *_runs("lstm", "u", 160, 8),
+    *_runs("moe", "s", 44, 2),
 )
 ON_CPU = ["--batch", "4", "--rows", "100"]
 """Arguments of a rehearsal, which trains DLRM alone."""
@@ -139,7 +142,7 @@ class Timer:
         self._states.append(self._state)
         number = len(self._states)
         if number == 1:
-            _initialize_as_ever(self._torch)
+            initialize_as_ever(self._torch)
         if number == WARM_UP and self._on_gpu:
             self._torch.cuda.synchronize()
         if number >= WARM_UP:
@@ -234,7 +237,7 @@ def initialize_on_gpu(torch: Any) -> None:
 LARGE = 100_000
 
 
-def _initialize_as_ever(torch: Any) -> None:
+def initialize_as_ever(torch: Any) -> None:
     for name in FILLS:
         if name in vars(torch.Tensor):
             delattr(torch.Tensor, name)
@@ -334,7 +337,8 @@ def measure(given: argparse.Namespace) -> None:
         return float(given.limit) - (time.monotonic() - begun)
 
     given.out.mkdir(parents=True, exist_ok=True)
-    runs = [(i, run) for i, run in enumerate(RUNS) if given.on == "cuda" or run.model == "dlrm"]
+    models = given.only if given.on == "cuda" else ["dlrm"]
+    runs = [(i, run) for i, run in enumerate(RUNS) if not models or run.model in models]
     processes = [(run, *started(number, run, given.out, given)) for number, run in runs]
     results: list[dict[str, Any]] = []
     try:
@@ -432,6 +436,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--limit", type=float, default=55, help="seconds after which no process starts")
+    parser.add_argument("--only", nargs="+", default=[], help="these models")
     parser.add_argument("--on", choices=("cuda", "cpu"), default="cuda", help="cpu: a rehearsal")
     parser.add_argument("--result", type=Path, nargs="+")
     parser.add_argument("--child", nargs=3)

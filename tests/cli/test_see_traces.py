@@ -128,6 +128,7 @@ def test_what_is_no_trace_among_traces_is_refused(tmp_path, capsys):
     assert f"{script} is none." in refused(capsys, trace, script)
     assert "put undertorch's options before the traces." in refused(capsys, trace, "--page", "page.html")
     assert "given twice" in refused(capsys, trace, trace)
+    assert "nosuch.json.gz is no file" in refused(capsys, tmp_path / "nosuch.json.gz", script)
     assert "--assume is for scripts" in refused(capsys, "--assume", "3=1", trace)
     assert "L5" in refused(capsys, "--gpu", "L5", trace)
 

@@ -24,16 +24,19 @@ def forward(
     *,
     causal: bool = False,
     dtype: str = "bfloat16",
+    key_heads: int | None = None,
+    dropout: float = 0.0,
 ) -> tuple[Kernel, ...]:
+    key_heads = key_heads or heads
     extra = {} if "flash" in name else {"attn_bias": None, "compute_log_sumexp": True}
     call = op(
         name,
         laid_out(batch, heads, queries, features, dtype),
         tensor(batch, heads, queries),
         query=laid_out(batch, heads, queries, features, dtype),
-        key=laid_out(batch, heads, keys, features, dtype),
-        value=laid_out(batch, heads, keys, features, dtype),
-        dropout_p=0.0,
+        key=laid_out(batch, key_heads, keys, features, dtype),
+        value=laid_out(batch, key_heads, keys, features, dtype),
+        dropout_p=dropout,
         is_causal=causal,
         scale=None,
         **extra,
@@ -41,16 +44,19 @@ def forward(
     return kernels(call, H200)
 
 
-def backward(name: str, batch: int, heads: int, length: int, features: int, *, causal: bool) -> tuple[Kernel, ...]:
+def backward(
+    name: str, batch: int, heads: int, length: int, features: int, *, causal: bool, key_heads: int | None = None
+) -> tuple[Kernel, ...]:
     one = [laid_out(batch, heads, length, features, "bfloat16") for _ in range(8)]
+    shared = laid_out(batch, key_heads or heads, length, features, "bfloat16")
     grad = "grad_out_" if "efficient" in name else "grad_out"
     call = op(
         name,
         *one[5:8],
         **{grad: one[0]},
         query=one[1],
-        key=one[2],
-        value=one[3],
+        key=shared,
+        value=shared,
         attn_bias=None,
         out=one[4],
         logsumexp=tensor(batch, heads, length),
@@ -132,3 +138,54 @@ def test_no_query_is_no_launch(name: str):
 def test_deciding_which_kernel_runs_launches_nothing():
     one = laid_out(1, 1, 8, 64, "bfloat16")
     assert kernels(op("_fused_sdp_choice", query=one, key=one, value=one), H200) == ()
+
+
+CUDNN = "_scaled_dot_product_cudnn_attention"
+
+
+def test_cudnn_works_off_whole_tiles():
+    """Of 1024 queries and keys: eight by eight tiles of 128, of which a causal mask leaves those up to the diagonal,
+    36. Four FLOPs a pair and feature.
+    """
+    full, causal = (attending(forward(CUDNN, 2, 3, 1024, 1024, 64, causal=mask)) for mask in (False, True))
+    assert full.done_flops == full.flops == 2 * 3 * 4 * 1024 * 1024 * 64
+    assert causal.done_flops == 2 * 3 * 36 * 128 * 128 * 4 * 64
+
+
+@pytest.mark.parametrize(("features", "worked", "keys"), [(40, 64, 77), (80, 128, 77), (160, 192, 256)])
+def test_cudnn_works_off_heads_of_a_few_sizes(features: int, worked: int, keys: int):
+    """The U-Net's, as the H200 ran them: the kernel's name says what a head of 40 or 80 is taken for, and 77 keys are
+    128 (tests/golden/measured/models.json.gz)."""
+    kernel = attending(forward(CUDNN, 16, 8, 1024, keys, features))
+    assert f"64x128x{worked}_" in kernel.name
+    assert kernel.done_flops == 16 * 8 * 1024 * (-(-keys // 128) * 128) * 4 * worked
+
+
+def test_a_dropout_draws_a_number_a_pair_after_a_kernel_that_hands_the_seed_over():
+    """As BERT's ran on the H200: unpack_cudnn, a memset, the kernel."""
+    found = forward(CUDNN, 2, 3, 512, 512, 64, dropout=0.1)
+    assert [kernel.name for kernel in found][:2] == ["unpack_cudnn", "Memset"]
+    assert attending(found).random_numbers == 2 * 3 * 512 * 512
+    assert attending(forward(CUDNN, 2, 3, 512, 512, 64)).random_numbers is None
+
+
+def test_query_heads_that_share_keys_have_their_gradients_added_up():
+    """Llama's, as the H200 ran it: 32 heads share 8, and two launches of 256 × 4 × 8 blocks follow the backward; each
+    reads the gradients of all heads, and writes those of the eight."""
+    found = backward("_scaled_dot_product_cudnn_attention_backward", 4, 32, 4096, 64, causal=True, key_heads=8)
+    added = [kernel for kernel in found if kernel.name == "fmha_reduce_head"]
+    assert [kernel.grid for kernel in added] == [(256, 4, 8)] * 2
+    assert added[0].min_bytes == 4 * 4096 * 64 * 2 * (32 + 8)
+
+
+@pytest.mark.parametrize(
+    ("features", "length", "dotted", "converted"),
+    [(64, 1024, 64, 32), (128, 4096, 512, 256), (40, 4096, 256, 164), (80, 1024, 128, 41), (160, 256, 64, 22)],
+)
+def test_blocks_beside_cudnns_backward_are_those_that_were_recorded(features, length, dotted, converted):
+    """The first two are of the sweep (tests/golden/h200_ops.json.gz), the others the U-Net's."""
+    found = backward("_scaled_dot_product_cudnn_attention_backward", 16, 8, length, features, causal=False)
+    grids = {kernel.name: kernel.grid for kernel in found}
+    whole = "compute_dot_do_o_specialized" if features in (64, 128) else "compute_dot_do_o"
+    assert grids[whole] == (dotted, 16, 8)
+    assert grids["convert_dq_to_16bits"] == (converted, 16, 8)

@@ -74,6 +74,32 @@ def test_a_pointwise_convolution_is_a_matrix_product():
     assert any(kernel.library == "cuBLAS" for kernel in found)
 
 
+def test_a_stride_that_is_longer_than_the_window_leaves_places_unread():
+    """ResNet's shortcut, 1 × 1 of stride 2: of 56 × 56 places 28 × 28 are read. Its gradient is written at all."""
+    source, weight = tensor(8, 256, 56, 56, dtype="bfloat16"), tensor(512, 256, 1, 1, dtype="bfloat16")
+    result = tensor(8, 512, 28, 28, dtype="bfloat16")
+    (main,) = work(convolution(source, weight, result, stride=2))
+    assert main.min_bytes_read == 2 * (8 * 256 * 28 * 28 + 512 * 256)
+    assert main.min_bytes_written == 2 * 8 * 512 * 28 * 28
+    call = op(
+        "convolution_backward", source, weight, None,
+        grad_output=result, input=source, weight=weight, bias_sizes=None, stride=(2, 2), padding=(0, 0),
+        dilation=(1, 1), transposed=False, output_padding=(0, 0), groups=1, output_mask=(True, True, False),
+    )  # fmt: skip
+    to_input, to_weight = work(kernels(call, H200))
+    assert to_input.min_bytes_written == 2 * 8 * 256 * 56 * 56
+    assert to_weight.min_bytes_read == 2 * (8 * 256 * 28 * 28 + 8 * 512 * 28 * 28)
+
+
+@pytest.mark.parametrize(("channels", "tile"), [(64, "256x64x32"), (128, "128x128x64"), (512, "128x128x64")])
+def test_more_than_64_channels_are_taken_128_at_a_time(channels: int, tile: str):
+    """As the H200 took ResNet's (tests/golden/measured/models.json.gz), most of them."""
+    shape = (8, channels, 28, 28)
+    image = tensor(*shape, dtype="bfloat16", strides=(channels * 784, 1, 28 * channels, channels))
+    (main,) = work(convolution(image, tensor(channels, channels, 3, 3, dtype="bfloat16"), image, padding=1))
+    assert f"tilesize{tile}_" in main.name
+
+
 def test_a_bias_is_added_by_a_kernel_of_its_own():
     shape = (8, 64, 28, 28)
     plain = convolution(tensor(*shape), tensor(64, 64, 3, 3), tensor(*shape), padding=1)

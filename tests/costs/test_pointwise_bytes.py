@@ -286,3 +286,19 @@ def test_bytes_over_pcie_are_the_bytes_moved_once(source, target):
     (kernel,) = kernels(op("copy_", here, self=here, src=there, non_blocking=True), H200)
     assert kernel.over_link
     assert kernel.min_bytes == 4 * N
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2)])
+def test_a_transposed_source_is_asked_for_a_sector_an_element(dtype, size):
+    """4096 × 2048 read down its columns, 32 bytes a lane, and written along rows; its least bytes are each once."""
+    source, copy = transposed(tensor(4096, 2048, dtype=dtype)), tensor(2048, 4096, dtype=dtype)
+    (kernel,) = kernels(op("clone", copy, self=source, memory_format="contiguous_format"), H200)
+    assert kernel.sector_bytes == 4096 * 2048 * (32 + size)
+    assert kernel.min_bytes == 2 * 4096 * 2048 * size
+
+
+def test_rows_that_lie_apart_are_read_along():
+    """Of every second row each byte has its neighbour."""
+    source = tensor(1024, 512, strides=(1024, 1))
+    (kernel,) = kernels(op("clone", tensor(1024, 512), self=source, memory_format="contiguous_format"), H200)
+    assert kernel.sector_bytes is None

@@ -100,7 +100,8 @@ def _only_traces(paths: Sequence[Path]) -> None:
             raise BadInput(f"{path} stands behind {paths[0]}; put undertorch's options before the traces.")
         refuse_places(path)
         if not is_trace(path) and not is_folder_of_traces(path):
-            raise BadInput(f"{paths[0]} is a trace, which takes no arguments but more traces; {path} is none.")
+            beside = "a trace" if paths[0].exists() else "no file, and by its name a trace"
+            raise BadInput(f"{paths[0]} is {beside}, which takes no arguments but more traces; {path} is none.")
         if path in paths[:place]:
             raise BadInput(f"{path} is given twice; name each trace once.")
 

@@ -23,14 +23,25 @@ FLOAT32 = DTYPE_BYTES["float32"]
 FORWARD_NOTE = "FLOPs: two products over the pairs that the mask leaves."
 BACKWARD_NOTE = "FLOPs: five products over the pairs that the mask leaves, the scores computed again among them."
 
-CUDNN_QUERIES = 128
-"""Queries of a tile: two warp groups of 64 (recorded: 16 heads of 333 queries make 48 tiles)."""
+CUDNN_TILE = 128
+"""Queries, and keys, of a tile: two warp groups of 64 queries (recorded: 16 heads of 333 queries make 48 tiles)."""
+
+CUDNN_FEATURES = (64, 128, 192, 256)
+"""Of a head, as they are worked off: 40 take as long as 64 (the names of recorded kernels have 64, 128 and 192 for 40,
+80 and 160)."""
+
+CUDNN_KEYS = {64: 128, 128: 128, 192: 32, 256: 32}
+"""By those: keys of the tiles that the backward's blocks take in turn. Of 77 keys in 128 heads 128 blocks are launched,
+of 64 keys and 192 features as many as there are SMs."""
+
+REDUCED_ROWS = 16
+"""Keys of a block that adds up the gradients of several query heads (recorded: of 4096 keys 256 blocks)."""
 
 CUDNN_THREADS = 384
 """One warp group that loads, two that compute."""
 
 CUDNN_SHARED = {"fprop": {64: 134144, 128: 232448}, "bprop": {64: 152576, 128: 216064}}
-"""Bytes of shared memory by head size, recorded."""
+"""Bytes of shared memory by features as they are worked off, recorded."""
 
 DOT_ELEMENTS = 1024
 """Elements of whole rows that a block of 128 threads multiplies: 16 rows of 64 features, 8 of 128 (recorded)."""
@@ -136,16 +147,11 @@ def cudnn_attention(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     written = sum(tensor.bytes for tensor in op.results[:2])
     if not runs_fused(gpu):
         return (neutral(sizes, gpu, least_bytes(inputs_of(op)), written, sizes.forward_flops, "cuDNN"),)
-    kernel = _cudnn(
-        sizes,
-        gpu,
-        "fprop",
-        least_bytes(inputs_of(op)),
-        written,
-        sizes.forward_flops,
-        FORWARD_NOTE,
-    )
-    return memset(4), kernel
+    kernel = _cudnn(op, sizes, gpu, "fprop", least_bytes(inputs_of(op)), written, sizes.forward_flops, FORWARD_NOTE)
+    if not op.arg("dropout_p"):
+        return memset(4), kernel
+    seeds = pytorch("unpack_cudnn", Kind.RANDOM, 1, 1, read=0, written=2 * 8, flops=0)
+    return seeds, memset(4), kernel
 
 
 @cost("aten::_scaled_dot_product_cudnn_attention_backward")
@@ -156,17 +162,18 @@ def cudnn_attention_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         return ()
     if not runs_fused(gpu):
         return (neutral(sizes, gpu, *main_backward_bytes(op, sizes), sizes.backward_flops, "cuDNN"),)
+    whole = sizes.value_features in (64, 128)
+    dots = dot_products(
+        op, sizes, "compute_dot_do_o_specialized" if whole else "compute_dot_do_o", _dotted(sizes), 128, 26
+    )
+    converted = converted_sums(op, sizes, "convert_dq_to_16bits", _converted(sizes), 128, 30)
+    reduced = () if sizes.key_heads == sizes.heads else (_reduced_heads(sizes),) * 2
     return (
         memset(4),
-        predicted(
-            dot_products(op, sizes, "compute_dot_do_o_specialized", _strips(sizes, DOT_ELEMENTS), 128, 26),
-            library="cuDNN",
-        ),
-        _cudnn(sizes, gpu, "bprop", *main_backward_bytes(op, sizes), sizes.backward_flops, BACKWARD_NOTE),
-        predicted(
-            converted_sums(op, sizes, "convert_dq_to_16bits", _strips(sizes, CONVERTED_ELEMENTS), 128, 30),
-            library="cuDNN",
-        ),
+        predicted(dots, library="cuDNN"),
+        _cudnn(op, sizes, gpu, "bprop", *main_backward_bytes(op, sizes), sizes.backward_flops, BACKWARD_NOTE),
+        predicted(converted, library="cuDNN"),
+        *reduced,
     )
 
 
@@ -244,19 +251,57 @@ def _query_sums(sizes: Heads) -> int:
     return sizes.rows * sizes.features * FLOAT32
 
 
-def _strips(sizes: Heads, elements: int) -> tuple[int, int]:
-    return ceil_div(sizes.queries, max(1, elements // max(sizes.value_features, 1))), sizes.batch
+def _dotted(sizes: Heads) -> tuple[int, int]:
+    """Rows of as many features as the next power of two."""
+    features = 1 << max(sizes.value_features - 1, 1).bit_length()
+    return ceil_div(sizes.queries, max(1, DOT_ELEMENTS // features)), sizes.batch
 
 
-def _cudnn(sizes: Heads, gpu: Gpu, direction: str, read: int, written: int, flops: int, note: str) -> Kernel:
-    tiles = sizes.batch * sizes.heads * ceil_div(sizes.queries, CUDNN_QUERIES)
+def _converted(sizes: Heads) -> tuple[int, int]:
+    """Rows that fit, half of them where they would be more than the 32 of 64 features (40: recorded)."""
+    rows = max(1, CONVERTED_ELEMENTS // max(sizes.features, 1))
+    return ceil_div(sizes.queries, rows if rows <= 32 else rows // 2), sizes.batch
+
+
+def _reduced_heads(sizes: Heads) -> Kernel:
+    """The gradient of keys, or of values, over the query heads that share them."""
+    size = sizes.batch * sizes.keys * sizes.features * DTYPE_BYTES[sizes.dtype]
+    kernel = pytorch(
+        "fmha_reduce_head",
+        Kind.ATTENTION,
+        (ceil_div(sizes.keys, REDUCED_ROWS), sizes.batch, sizes.key_heads),
+        128,
+        read=size * sizes.heads,
+        written=size * sizes.key_heads,
+        flops=sizes.batch * sizes.keys * sizes.features * (sizes.heads - sizes.key_heads),
+        math=Math.FP32,
+    )
+    return predicted(kernel, library="cuDNN")
+
+
+def tiled_pairs(sizes: Heads) -> int:
+    """Pairs in the tiles that hold one at least that the mask leaves."""
+    tiles = ceil_div(sizes.keys, CUDNN_TILE)
+    rows = range(1, ceil_div(sizes.queries, CUDNN_TILE) + 1)
+    worked = sum(min(row, tiles) for row in rows) if sizes.causal else len(rows) * tiles
+    return sizes.batch * sizes.heads * worked * CUDNN_TILE**2
+
+
+def _cudnn(op: Op, sizes: Heads, gpu: Gpu, direction: str, read: int, written: int, flops: int, note: str) -> Kernel:
+    most = max(sizes.features, sizes.value_features)
+    features = next((size for size in CUDNN_FEATURES if size >= most), most)
     major = generation(gpu)
     hopper = major == HOPPER
+    tile, length = (CUDNN_TILE, sizes.queries) if direction == "fprop" else (CUDNN_KEYS.get(features, 32), sizes.keys)
+    tiles = sizes.batch * sizes.heads * ceil_div(length, tile)
     grid: Dim3 = (min(gpu.sms, tiles) if hopper else tiles, 1, 1)
     build = CUDNN_BUILDS.get(major or AMPERE, "sm80")
     name = f"cudnn_generated_fort_native_sdpa_{build}_flash_{direction}"
+    each = 4 if direction == "fprop" else 10
+    # Each query head reads its keys and values, which several may share.
+    shared = (sizes.heads - sizes.key_heads) * sizes.batch * sizes.keys * (sizes.features + sizes.value_features)
     kernel = pytorch(
-        f"{name}_wgmma_f16_{CUDNN_NAMES[direction].format(sizes.features)}" if hopper else name,
+        f"{name}_wgmma_f16_{CUDNN_NAMES[direction].format(features)}" if hopper else name,
         Kind.ATTENTION,
         grid,
         CUDNN_THREADS if hopper else 128,
@@ -265,7 +310,9 @@ def _cudnn(sizes: Heads, gpu: Gpu, direction: str, read: int, written: int, flop
         flops=flops,
         math=sizes.math,
         registers=168 if hopper else None,
-        shared=CUDNN_SHARED[direction].get(sizes.features) if hopper else None,
+        shared=CUDNN_SHARED[direction].get(features) if hopper else None,
+        traffic=read + written + shared * DTYPE_BYTES[sizes.dtype] if shared else None,
         note=note,
     )
-    return predicted(kernel, library="cuDNN")
+    done, numbers = each * tiled_pairs(sizes) * features, sizes.pairs if op.arg("dropout_p") else None
+    return predicted(replace(kernel, done_flops=done, random_numbers=numbers), library="cuDNN")

@@ -4,12 +4,14 @@ FLOPs are 2 · weights · places (of the output; of the input where it is transp
 a padded edge counts like the rest. cuDNN wants channels last: row-major images are turned before and after. A 1 × 1
 convolution of stride 1 is a matrix product.
 
-What is modelled was recorded on an H200 with cuDNN 9.19 (24 calls in tests/golden/h200_ops.json.gz); cuDNN picks among
-very many kernels, so that names and tiles of other sizes are guesses, and small preparations of strided gradients are
-left out. float32 counts as TF32 where torch allowed it (Op.tf32, on unless torch.backends.cudnn.allow_tf32 is unset)
-and the GPU has it. Without tensor cores images stay as they lie. AMD's MIOpen was not recorded: one plain kernel.
+What is modelled was recorded on an H200 with cuDNN 9.19 (24 calls in tests/golden/h200_ops.json.gz, all of 64 or 256
+channels; which tiles wider ones get, in tests/golden/measured/models.json.gz); cuDNN picks among very many kernels, so
+that names and tiles of other sizes are guesses, and small preparations of strided gradients are left out. float32
+counts as TF32 where torch allowed it (Op.tf32, on unless torch.backends.cudnn.allow_tf32 is unset) and the GPU has it.
+Without tensor cores images stay as they lie. AMD's MIOpen was not recorded: one plain kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -21,16 +23,20 @@ from undertorch.costs.registry import cost
 from undertorch.costs.units import generation, matrix_math
 from undertorch.records import DTYPE_BYTES, Dim3, Gpu, Kernel, Kind, Math, Op, TensorRef, Value
 
-TILE_ROWS = 256
-TILE_CHANNELS = 64
-"""Places and channels of the result a block takes at a time (recorded of most; some take 128 places)."""
+NARROW, WIDE = 64, 128
+"""Channels of the result that a block takes at a time, where there are no more of them and where there are (recorded of
+most). Of a gradient of the weight both its sides are channels."""
 
-GRADIENT_TILE = 64
-"""Output and input channels of the gradient of the weight that a block takes."""
+TILE_PLACES = {NARROW: 256, WIDE: 128}
+"""Places that it takes with them."""
+
+STEP = {NARROW: 32, WIDE: 64}
+"""Channels that are multiplied at a time; of the weight's gradient, 64 places."""
 
 RESIDENT = 120
 RESIDENT_SMS = 132
-"""Blocks of a kernel that stays resident, and the GPU's SMs (recorded: 15 × 8; 117 to 126 for gradients of weights)."""
+"""Blocks of a kernel that stays resident, and the GPU's SMs (recorded: 15 × 8; 108 to 130 for gradients of weights). Of
+wide tiles there is one an SM."""
 
 THREADS = 384
 REGISTERS = 168
@@ -80,6 +86,8 @@ class Convolution:
     transposed: bool
     pointwise: bool
     """A 1 × 1 window of stride 1 without padding."""
+    touched: float
+    """Share of the input's places that lie in a window: fewer than all where strides are longer than windows."""
     nhwc: bool
     dtype: str
     math: Math
@@ -155,6 +163,7 @@ def _sizes(op: Op, gpu: Gpu, source: TensorRef, weight: TensorRef, result: Tenso
         output_places=prod(result.shape[2:]),
         transposed=transposed,
         pointwise=kernel == 1 and _all(op.arg("stride"), 1) and _all(op.arg("padding"), 0),
+        touched=1.0 if transposed else _touched(op, source, weight, result),
         nhwc=_nhwc(source) or _nhwc(weight),
         dtype=source.dtype,
         # float64 was not recorded; cuDNN has no kernels of tensor cores for it.
@@ -162,11 +171,29 @@ def _sizes(op: Op, gpu: Gpu, source: TensorRef, weight: TensorRef, result: Tenso
     )
 
 
+def _touched(op: Op, source: TensorRef, weight: TensorRef, result: TensorRef) -> float:
+    """Of each dimension as many windows as the output is long, side by side where a stride is longer than they are."""
+    strides = op.arg("stride")
+    each = zip(source.shape[2:], weight.shape[2:], result.shape[2:], strict=True)
+    shares = (
+        min(1.0, window * places / max(size, 1)) if _stride(strides, place) > window else 1.0
+        for place, (size, window, places) in enumerate(each)
+    )
+    return prod(shares)
+
+
+def _stride(strides: Value, place: int) -> int:
+    found = strides[min(place, len(strides) - 1)] if isinstance(strides, tuple) and strides else strides
+    return found if isinstance(found, int) else 1
+
+
 def _product(
     sizes: Convolution, gpu: Gpu, wanted: str, first: TensorRef, second: TensorRef, result: TensorRef
 ) -> tuple[Kernel, ...]:
     """The kernels that make the output, the gradient of the input or that of the weight out of two tensors."""
-    read, written = first.bytes + second.bytes, result.bytes
+    image, other = (second, first) if wanted == "weight" else (first, second)
+    unread = 0 if wanted == "input" else int(image.bytes * (1 - sizes.touched))
+    read, written = image.bytes + other.bytes - unread, result.bytes
     if sizes.pointwise and sizes.groups == 1 and sizes.itemsize == 2:
         return _as_matrices(sizes, gpu, wanted, read, written)
     main = _main(sizes, gpu, wanted, read, written)
@@ -227,7 +254,7 @@ def _main(sizes: Convolution, gpu: Gpu, wanted: str, read: int, written: int) ->
     )
     if not _resident(sizes, gpu):
         return (kernel,)
-    if wanted != "weight":
+    if wanted != "weight" or _parts(sizes, gpu) == 1:
         return memset(4), kernel
     # Blocks split the places among themselves; a small kernel adds their parts up.
     parts = replace(
@@ -267,11 +294,12 @@ def _name(sizes: Convolution, gpu: Gpu, wanted: str) -> str:
         "float32": "f32f32_tf32f32_f32" if sizes.tensor_cores else "f32f32_f32f32_f32",
     }.get(sizes.dtype, "f64f64_f64f64_f64")
     if _resident(sizes, gpu):
-        step = 64 if wanted == "weight" and sizes.itemsize == 2 else 32
-        tile = (
-            f"{GRADIENT_TILE}x{GRADIENT_TILE}x{step}" if wanted == "weight" else f"{TILE_ROWS}x{TILE_CHANNELS}x{step}"
-        )
-        split = "on" if wanted == "weight" else "off"
+        columns = _tile(sizes.inputs if wanted == "input" else sizes.outputs)
+        if wanted == "weight":
+            tile = f"{columns}x{_tile(sizes.inputs)}x{64 if sizes.itemsize == 2 else 32}"
+        else:
+            tile = f"{TILE_PLACES[columns]}x{columns}x{STEP[columns] if sizes.itemsize == 2 else 32}"
+        split = "on" if wanted == "weight" and _parts(sizes, gpu) > 1 else "off"
         return (
             f"sm90_xmma_{direction}_implicit_gemm_{types}_nhwckrsc_nhwc_tilesize{tile}_warpgroupsize1x1x1_g1_"
             f"execute_segment_k_{split}_kernel__5x_cudnn"
@@ -308,19 +336,36 @@ def _turns(sizes: Convolution, gpu: Gpu) -> bool:
 
 
 def _grid(sizes: Convolution, gpu: Gpu, wanted: str) -> Dim3:
+    resident = RESIDENT * gpu.sms // RESIDENT_SMS
     if wanted == "weight":
-        tiles = ceil_div(sizes.outputs, GRADIENT_TILE) * ceil_div(sizes.inputs * sizes.kernel, GRADIENT_TILE)
-        resident = RESIDENT * gpu.sms // RESIDENT_SMS
-        # As many parts of the places as fill the GPU once.
-        return (tiles * max(1, resident // tiles), 1, 1) if _resident(sizes, gpu) else (tiles, 1, gpu.sms)
+        if _resident(sizes, gpu):
+            return min(_gradient_tiles(sizes, _tile) * _parts(sizes, gpu), resident), 1, 1
+        return _gradient_tiles(sizes, lambda _: NARROW), 1, gpu.sms
     places = sizes.input_places if wanted == "input" else sizes.output_places
     channels = sizes.inputs if wanted == "input" else sizes.outputs
-    rows = ceil_div(sizes.batch * places, TILE_ROWS)
-    columns = ceil_div(channels // sizes.groups, TILE_CHANNELS) * sizes.groups
     if not _resident(sizes, gpu):
-        return rows, columns, 1
-    blocks = min(RESIDENT * gpu.sms // RESIDENT_SMS, rows * columns)
+        rows = ceil_div(sizes.batch * places, TILE_PLACES[NARROW])
+        return rows, ceil_div(channels // sizes.groups, NARROW) * sizes.groups, 1
+    tile = _tile(channels)
+    tiles = ceil_div(sizes.batch * places, TILE_PLACES[tile]) * ceil_div(channels, tile)
+    if tile == WIDE:
+        return min(gpu.sms, tiles), 1, 1
+    blocks = min(resident, tiles)
     return ceil_div(blocks, 8), min(blocks, 8), 1
+
+
+def _tile(channels: int) -> int:
+    return NARROW if channels <= NARROW else WIDE
+
+
+def _gradient_tiles(sizes: Convolution, tile: Callable[[int], int]) -> int:
+    """Of the weight's gradient: output channels by input channels of every place of the window."""
+    return ceil_div(sizes.outputs, tile(sizes.outputs)) * ceil_div(sizes.inputs * sizes.kernel, tile(sizes.inputs))
+
+
+def _parts(sizes: Convolution, gpu: Gpu) -> int:
+    """Into so many parts the places are cut that the weight's gradient sums over, as fill the GPU once."""
+    return max(1, RESIDENT * gpu.sms // RESIDENT_SMS // _gradient_tiles(sizes, _tile))
 
 
 def _resident(sizes: Convolution, gpu: Gpu) -> bool:

@@ -1,6 +1,7 @@
 """From the geometry of element-by-element kernels to Kernels: what they move and compute."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from undertorch.costs.building import pytorch
 from undertorch.costs.dtypes import math_of
@@ -52,17 +53,20 @@ def moved(
     math = None if computed_in is None else math_of(computed_in)
     flops = 0 if math is None else flops
     return tuple(
-        pytorch(
-            launch.name,
-            kind,
-            launch.grid,
-            launch.block,
-            read=read,
-            written=written,
-            flops=flops * launch.elements,
-            math=math,
-            registers=registers_of(launch.name),
-            shared=0,
+        replace(
+            pytorch(
+                launch.name,
+                kind,
+                launch.grid,
+                launch.block,
+                read=read,
+                written=written,
+                flops=flops * launch.elements,
+                math=math,
+                registers=registers_of(launch.name),
+                shared=0,
+            ),
+            sector_bytes=launch.sector_bytes,
         )
         for launch, read, written in zip(
             launches,

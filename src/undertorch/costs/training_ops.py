@@ -1,11 +1,11 @@
 """Kernels of undertorch's own training ops (undertorch/ops), as they are usually cut: here, since costs know no torch.
 
-FLOPs of the norms are counted as for torch's (costs/norm.py), forward and backward; the addition of a residual is 1 an
-element. Cross-entropy: 3 an element for the loss (largest, exponential, sum), 3 for its gradient (difference,
+FLOPs of cross-entropy: 3 an element for the loss (largest, exponential, sum), 3 for its gradient (difference,
 exponential, scale). AdamW: as torch's fused one (costs/optimizer.py), and 1 for the clipping.
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from undertorch.costs.building import ceil_div, inner, pytorch, temporary, viewed
 from undertorch.costs.registry import cost
@@ -26,23 +26,28 @@ class Cut:
     stages: int = 1
 
 
-WIDEST_FORWARD, WIDEST_BACKWARD = 32768, 16384
-"""Widest rows that a block of a norm keeps in registers: at most 32 elements a thread."""
+AnyCut = TypeVar("AnyCut", bound=Cut)
 
-WIDE_WARPS = 16
-DW_COLUMNS = 1024
-"""Of a wider row: warps of the block that takes it, and columns that a block of the weight's gradient sums."""
 
 SUMMED_COLUMNS, SUMMED_WARPS = (32, 128), 4
 """Columns that a block adds the shares of: of rows up to 8192, and wider."""
 
-ENTROPY_PIECE, ENTROPY_WARPS = {False: 4096, True: 16384}, {False: 8, True: 32}
 GRADIENT_PIECE, GRADIENT_WARPS = 2048, 4
-"""Elements of a row that a block of the cross-entropy works on at a time, and its warps: loss (by whether the gradient
-comes with it), and gradient alone."""
+"""Elements of a row that a block of the cross-entropy's gradient works on, and its warps."""
 
-LOGITS_BYTES = 512 * 2**20
-"""Of logits that linear_cross_entropy has at a time: 5,000 rows of 50,304 bfloat16, enough for matmuls at full rate."""
+NARROW_LOSSES = 1024
+"""Elements of a row that one warp goes through alone: of 65536 x 1024 bfloat16 on an H200 the loss takes 62 µs so, and
+78 with four warps; with the gradient 107 and 126."""
+
+LOGITS_BYTES = 576 * 2**20
+"""Of logits that linear_cross_entropy has at a time. 32768 x 768 x 50304 bfloat16 on an H200: 13.5 ms with 5,632 rows
+of them, 14.6 with 2,048, 13.6 with 8,192. 16384 x 4096 x 128256: 79.8 with 2,048 and bfloat16 sums, 83.9 with 1,024."""
+
+LOGIT_ROWS = 256
+"""Rows of a chunk of logits are a multiple of this, so that the tiles of its matmuls are full."""
+
+SCALED_PIECE, SCALED_WARPS = 4096, 8
+"""Elements that a block of linear_cross_entropy's scaling works on at a time, and its warps."""
 
 MOST_LABELS = 16384
 """Labels, or rows' losses, that the one block that adds them up reads at a time."""
@@ -61,128 +66,47 @@ def padded(width: int) -> int:
     return 1 << max(width - 1, 0).bit_length()
 
 
-def forward_cut(width: int, rows: int, sms: int) -> Cut | None:
-    """Of a norm's forward: 16 elements a thread, and 32 of rows beyond 4,096 (layer_norm of 16384 x 8192 on an H200:
-    139 µs, and 152 with 16; rms_norm: 136 either way). None: rows wider than registers hold, read in pieces.
+def entropy_cut(width: int, itemsize: int, *, gradient: bool) -> tuple[int, int]:
+    """Elements of a row that a block of the loss works on at a time, and its warps.
+
+    The loss alone reads a row once. With the gradient it is read again from L2, which wants few rows at a time, in
+    pieces of 32 KB (32768 x 50304 bfloat16 on an H200: 2.04 ms; 16384 x 32000 float32: 1.09, and 1.24 of 64 KB).
     """
-    if width > WIDEST_FORWARD:
-        return None
-    block = padded(width)
-    at_once, a_thread = max(4096 // block, 1), 32 if block > 4096 else 16
-    return spread(Cut(rows=at_once, warps=min(max(at_once * block // (32 * a_thread), 1), 32)), rows, sms)
+    if width <= NARROW_LOSSES:
+        return 256, 1
+    block = min(32768 // max(itemsize, 2) if gradient else 4096, padded(width))
+    return block, max(block // 512, 1)
 
 
-def backward_cut(width: int, rows: int, sms: int) -> Cut | None:
-    """Of a norm's backward: on an H200 the fastest of 43 for 4096 columns, at 94 % of the copy rate."""
-    if width > WIDEST_BACKWARD:
-        return None
-    at_once = max(8192 // padded(width), 1)
-    warps, stages = max(at_once * padded(width) // 1024, 1), 3 if width <= 8192 else 1
-    return spread(Cut(rows=at_once, warps=warps, blocks_per_sm=1, stages=stages), rows, sms)
+def logit_rows(rows: int, classes: int, features: int, itemsize: int, most_bytes: int, *, wide: bool) -> int:
+    """Rows whose logits linear_cross_entropy has at a time: chunks of one size, as few as `most_bytes` allow.
+
+    `wide`: the weight's gradient is summed in a wider dtype and copied to its own when the logits are gone, so that
+    logits of that copy's size (features rows of them) take no memory that is not needed anyway. Each chunk reads and
+    writes the sum once, which few and long chunks spare: 80.6 ms where 84.0 (16384 x 4096 x 128256, 4,096 and 2,048).
+    """
+    most = max(most_bytes // (classes * itemsize), features if wide else 1, 1)
+    if most >= LOGIT_ROWS:
+        most -= most % LOGIT_ROWS
+    even = ceil_div(rows, ceil_div(rows, most))
+    return min(ceil_div(even, LOGIT_ROWS) * LOGIT_ROWS, most) if most >= LOGIT_ROWS else even
 
 
-def spread(cut: Cut, rows: int, sms: int) -> Cut:
+def whole_classes(classes: int) -> int:
+    """Classes that linear_cross_entropy multiplies with: rows of logits begin at multiples of 16 bytes."""
+    return ceil_div(classes, 8) * 8
+
+
+def scaling_blocks(elements: int, sms: int) -> int:
+    """Blocks that walk over a gradient to scale it, as many as are resident."""
+    return min(ceil_div(elements, SCALED_PIECE), sms * (2048 // (WARP * SCALED_WARPS)))
+
+
+def spread(cut: AnyCut, rows: int, sms: int) -> AnyCut:
     """Fewer rows a block where there are not enough of them for every SM to get some."""
     while cut.rows > 1 and rows < cut.rows * sms:
         cut = replace(cut, rows=cut.rows // 2, warps=max(cut.warps // 2, 1))
     return cut
-
-
-@cost("undertorch::rms_norm_forward", "undertorch::add_rms_norm_forward")
-def rms_norm(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
-    """Reads the rows (and the residual) once; writes y, the sum, and one statistic a row."""
-    return _norm_forward(op, gpu, centred=False)
-
-
-@cost("undertorch::layer_norm_forward", "undertorch::add_layer_norm_forward")
-def layer_norm(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
-    """As rms_norm, with a second statistic and a bias."""
-    return _norm_forward(op, gpu, centred=True)
-
-
-@cost("undertorch::rms_norm_backward", "undertorch::add_rms_norm_backward")
-def rms_norm_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
-    """Reads rows and gradient once; writes the input's gradient and the blocks' shares of the weight's, then sums."""
-    return _norm_backward(op, gpu, centred=False)
-
-
-@cost("undertorch::layer_norm_backward", "undertorch::add_layer_norm_backward")
-def layer_norm_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
-    """As rms_norm_backward, with a bias."""
-    return _norm_backward(op, gpu, centred=True)
-
-
-def _norm_forward(op: Op, gpu: Gpu, *, centred: bool) -> tuple[Kernel, ...]:
-    x = op.tensor("x")
-    if x.elements == 0:
-        return ()
-    width = x.shape[-1]
-    rows = x.elements // width
-    cut = forward_cut(width, rows, gpu.sms)
-    residual, affine = op.tensors("residual"), op.tensors("weight") + op.tensors("bias")
-    flops = (6 if centred else 3) + len(affine) + len(residual)
-    return (
-        pytorch(
-            "norm_forward" if cut else "wide_norm_forward",
-            Kind.NORM,
-            ceil_div(rows, cut.rows) if cut else rows,
-            WARP * (cut.warps if cut else WIDE_WARPS),
-            read=x.bytes + sum(tensor.bytes for tensor in (*residual, *affine)),
-            written=sum(tensor.bytes for tensor in op.results),
-            flops=flops * x.elements,
-            math=Math.FP32,
-            library=LIBRARY,
-        ),
-    )
-
-
-def _norm_backward(op: Op, gpu: Gpu, *, centred: bool) -> tuple[Kernel, ...]:
-    x = op.tensor("x")
-    if x.elements == 0:
-        return ()
-    width = x.shape[-1]
-    rows = x.elements // width
-    cut = backward_cut(width, rows, gpu.sms)
-    need_x, need_weight, need_bias = (op.arg(name) is True for name in ("need_x", "need_weight", "need_bias"))
-    dx, *vectors = op.results
-    wanted = [tensor for tensor, needed in zip(vectors, (need_weight, need_bias), strict=True) if needed]
-    per_sm, at_once = (cut.blocks_per_sm, cut.rows) if cut else (4, 1)
-    shares = min(gpu.sms * per_sm, ceil_div(rows, at_once))
-    partial = len(wanted) * shares * width * FLOAT32
-    read = op.tensor_bytes("dy", "dtotal", "x", "weight", "mean", "rstd")
-    for_x = ((12 if centred else 8) + 2 * len(op.tensors("weight"))) * x.elements if need_x else 0
-    for_vectors = (3 * need_weight + need_bias) * x.elements
-    kernels: list[Kernel] = []
-    if cut:
-        written, flops = (dx.bytes if need_x else 0) + partial, for_x + for_vectors
-        kernels.append(_norm("norm_backward", shares, cut.warps, read, written, flops))
-    else:
-        if need_x:
-            kernels.append(_norm("wide_norm_dx", rows, WIDE_WARPS, read, dx.bytes, for_x))
-        if wanted:
-            again = op.tensor_bytes("dy", "x", "mean", "rstd")
-            grid = (ceil_div(width, DW_COLUMNS), shares, 1)
-            kernels.append(_norm("wide_norm_dw", grid, 4, again, partial, for_vectors))
-    if wanted:
-        columns = SUMMED_COLUMNS[width > 8192]
-        grid = (ceil_div(width, columns), len(wanted), 1)
-        written = sum(tensor.bytes for tensor in wanted)
-        kernels.append(_norm("column_sums", grid, SUMMED_WARPS, partial, written, len(wanted) * shares * width))
-    return tuple(kernels)
-
-
-def _norm(name: str, grid: int | tuple[int, int, int], warps: int, read: int, written: int, flops: int) -> Kernel:
-    return pytorch(
-        name,
-        Kind.NORM,
-        grid,
-        WARP * warps,
-        read=read,
-        written=written,
-        flops=flops,
-        math=Math.FP32,
-        library=LIBRARY,
-    )
 
 
 @cost("undertorch::cross_entropy_forward")
@@ -198,6 +122,7 @@ def cross_entropy(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     loss = _losses(
         rows,
         width,
+        logits.itemsize,
         logits.bytes,
         labels.bytes + op.tensor_bytes("weight"),
         logits.bytes if with_gradient else 0,
@@ -267,34 +192,71 @@ def linear_cross_entropy(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         return ()
     need_x, need_weight = op.arg("need_x") is True, op.arg("need_weight") is True
     gradient = need_x or need_weight
-    at_once = max(LOGITS_BYTES // (classes * x.itemsize), 1)
-    total = temporary((classes, features), str(op.arg("accumulation")).removeprefix("torch."), x.device, 4)
+    sums = str(op.arg("accumulation")).removeprefix("torch.")
+    wide = need_weight and sums != weight.dtype
+    at_once = logit_rows(rows, classes, features, x.itemsize, LOGITS_BYTES, wide=wide)
+    whole = whole_classes(classes)
+    weight_of_whole, total = (
+        temporary((whole, features), dtype, x.device, number) for dtype, number in ((weight.dtype, 6), (sums, 4))
+    )
     kernels: list[Kernel] = []
+    if whole == classes:
+        weight_of_whole = weight
+    else:
+        pad = (0, 0, 0, whole - classes)
+        kernels += inner(op, gpu, "aten::constant_pad_nd", weight_of_whole, self=weight, pad=pad, value=0)
     for begin in range(0, rows, at_once):
         here = min(at_once, rows - begin)
         part = temporary((here, features), x.dtype, x.device, 1)
-        logits = temporary((here, classes), x.dtype, x.device, 2)
-        turned, over = viewed(weight, (features, classes), (1, features)), viewed(logits, (classes, here), (1, classes))
+        logits = temporary((here, whole), x.dtype, x.device, 2)
+        turned = viewed(weight_of_whole, (features, whole), (1, features))
+        over = viewed(logits, (whole, here), (1, whole))
         kernels += inner(op, gpu, "aten::mm", logits, self=part, mat2=turned)
-        size = logits.bytes
-        kernels.append(_losses(here, classes, size, here * 8, size if gradient else 0, gradient=gradient))
+        size = here * classes * x.itemsize
+        kernels.append(_losses(here, classes, x.itemsize, size, here * 8, size if gradient else 0, gradient=gradient))
         if need_x:
-            kernels += inner(op, gpu, "aten::mm", part, self=logits, mat2=weight)
-        if need_weight:
+            kernels += inner(op, gpu, "aten::mm", part, self=logits, mat2=weight_of_whole)
+        if need_weight and begin == 0:
+            kernels += inner(op, gpu, "aten::mm", total, self=over, mat2=part)
+        elif need_weight:
             kernels += inner(op, gpu, "aten::addmm_", total, self=total, mat1=over, mat2=part, beta=1, alpha=1)
+    if wide:
+        own = temporary((classes, features), weight.dtype, x.device, 5)
+        kernels += inner(op, gpu, "aten::_to_copy", own, self=total, dtype=weight.dtype)
     counted = _one_block("label_weight", rows, labels.bytes, FLOAT32)
     reduced = _one_block("reduced", rows, rows * FLOAT32, FLOAT32)
     return (*((counted,) if op.arg("reduction") == "mean" else ()), *kernels, reduced)
 
 
-def _losses(rows: int, width: int, logits: int, labels: int, gradient_bytes: int, *, gradient: bool) -> Kernel:
+@cost("undertorch::linear_cross_entropy_scale")
+def linear_cross_entropy_scale(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    """The gradients are there already for an incoming one of 1, which every block looks at and ends."""
+    return tuple(
+        pytorch(
+            "scaled_unless_one",
+            Kind.LOSS,
+            scaling_blocks(gradient.elements, gpu.sms),
+            WARP * SCALED_WARPS,
+            read=op.tensor("incoming").bytes,
+            written=0,
+            flops=0,
+            library=LIBRARY,
+        )
+        for gradient in op.tensors("gradients")
+        if gradient.elements
+    )
+
+
+def _losses(
+    rows: int, width: int, itemsize: int, logits: int, labels: int, gradient_bytes: int, *, gradient: bool
+) -> Kernel:
     """Reads the logits once, and again from L2 for the gradient; writes that, and three numbers a row."""
-    block = min(ENTROPY_PIECE[gradient], max(padded(width), 256))
+    _, warps = entropy_cut(width, itemsize, gradient=gradient)
     return pytorch(
         "losses",
         Kind.LOSS,
         rows,
-        WARP * max(ENTROPY_WARPS[gradient] * block // ENTROPY_PIECE[gradient], 1),
+        WARP * warps,
         read=logits + labels,
         written=3 * rows * FLOAT32 + gradient_bytes,
         flops=(6 if gradient else 3) * rows * width,

@@ -61,6 +61,9 @@ class LaunchEntry:
     math: Math | None
     bytes_origin: Origin | None
     note: str | None
+    done_flops: int | None = None
+    sector_bytes: int | None = None
+    random_numbers: int | None = None
     start_us: float
     time_us: float
     bound: Bound | None

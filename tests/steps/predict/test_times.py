@@ -55,6 +55,31 @@ def test_a_large_matmul_takes_its_flops_over_the_share_of_the_peak():
     assert found.bound is Bound.COMPUTE
 
 
+def test_tiles_that_are_padded_count_as_they_are_worked_off():
+    big = kernel(kind=Kind.MATMUL, grid=(1000, 1, 1), flops=10**12, math=Math.TENSOR_BF16, min_bytes_read=10**6)
+    assert timing(replace(big, done_flops=2 * 10**12), ROUND, 1).compute_us == pytest.approx(2000 / 0.76)
+
+
+def test_sectors_that_lanes_ask_for_apart_take_their_clocks():
+    """32 · 61 · 10⁶ bytes are 61 · 10⁶ sectors: 100 SMs take 0.61 each of 10³ clocks a microsecond."""
+    assert timing(kernel(sector_bytes=32 * 61 * 10**6), ROUND, 8).memory_us == pytest.approx(1000)
+    assert timing(kernel(sector_bytes=2 * 32 * 61 * 10**6), ROUND, 8).memory_us == pytest.approx(2000)
+
+
+def test_random_numbers_come_on_top_of_the_products():
+    """10⁹ of them at 40 instructions: 100 SMs start 4 warps of 32 in each of 10³ clocks a microsecond, 3125 µs."""
+    big = kernel(kind=Kind.MATMUL, grid=(1000, 1, 1), flops=10**12, math=Math.TENSOR_BF16, min_bytes_read=10**6)
+    found = timing(replace(big, random_numbers=10**9), ROUND, 1)
+    assert found.compute_us == pytest.approx(1000 / 0.76 + 3125)
+
+
+def test_blocks_that_load_ahead_wait_for_the_first_and_the_last_bytes_alone():
+    """One block an SM of a product of 10⁹ bytes: 1000 µs of memory, and not a quarter more, as where every load of a
+    block is waited for."""
+    stays = kernel(name="nvjet_sm90", kind=Kind.MATMUL, grid=(100, 1, 1), block=(128, 1, 1))
+    assert timing(stays, ROUND, 1).latency_us == pytest.approx(1000 + 10)
+
+
 def test_a_last_wave_that_is_half_empty_costs_as_much_as_a_full_one():
     """150 tiles on 100 SMs need two waves, as 200 tiles do: three quarters of the SMs are busy."""
     tiles = {

@@ -244,6 +244,41 @@ def test_shapes_give_bytes_and_flops(tmp_path):
     assert step.ops[0].outputs[0].shape == (1024, 512)
 
 
+def test_a_copy_of_a_transposed_tensor_has_its_bytes(tmp_path):
+    """As GPT-2's backward makes one: the five strides multiply to 4e19, and the memory format is a number (0)."""
+    script = Script()
+    shapes = {
+        "Input Dims": [[16, 1024, 3, 12, 64], []],
+        "Input type": ["c10::BFloat16", "Scalar"],
+        "Input Strides": [[786432, 64, 12582912, 65536, 1], []],
+        "Concrete Inputs": ["", "0"],
+    }
+    script.call("aten::clone", 0, 10, **shapes)
+    script.kernel("void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(T)>", 2, 20, 60)
+    step, _ = see_trace(script.write(tmp_path))
+    (launch,) = step.launches
+    assert launch.kernel.min_bytes == 2 * 2 * 16 * 1024 * 3 * 12 * 64
+    assert step.ops[0].outputs[0].strides == (2359296, 2304, 768, 64, 1)
+
+
+@pytest.mark.parametrize(("name", "size"), [("OpaqueType<2u>", 2), ("OpaqueType<8u>", 8), ("float", None)])
+def test_the_elements_of_a_list_are_as_large_as_the_kernel_says_that_joins_them(tmp_path, name, size):
+    """The profiler writes shapes of a short list, and no dtypes."""
+    script = Script()
+    shapes = {
+        "Input Dims": [[[16, 12, 64], [16, 20, 64]], []],
+        "Input type": ["TensorList", "Scalar"],
+        "Input Strides": [[[768, 64, 1], [1280, 64, 1]], []],
+        "Concrete Inputs": ["", "1"],
+    }
+    script.call("aten::cat", 0, 10, **shapes)
+    kernel = f"void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::{name}, unsigned int, 4, 64, 64>"
+    script.kernel(kernel, 2, 20, 60)
+    step, _ = see_trace(script.write(tmp_path))
+    (launch,) = step.launches
+    assert launch.kernel.min_bytes == (None if size is None else 2 * size * 16 * 32 * 64)
+
+
 def test_without_shapes_they_are_unknown_and_the_reader_is_told_what_would_help(tmp_path):
     step, _ = see_trace(training().write(tmp_path))
     assert all(launch.kernel.min_bytes is None for launch in step.launches)

@@ -1,6 +1,6 @@
 """Kernels of element-by-element Ops: ATen/native/cuda/CUDALoops.cuh (gpu_kernel), Loops.cuh, CUDAJitLoops.cuh."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from undertorch.costs.geometry.builds import RECORDED, Build
 from undertorch.costs.geometry.tensor_iterator import TensorIterator, in_32_bits
@@ -16,6 +16,10 @@ OFFSET_THREADS = 128
 """Threads of `elementwise_kernel`, whatever the warp (CUDALoops.cuh, launch_legacy_kernel<128, …>)."""
 VECTOR_BYTES = 16
 """The widest load of a thread."""
+SECTOR = 32
+"""Bytes: the least that a cache hands over (CUDA C++ Best Practices Guide, coalesced access)."""
+LANES = 32
+"""Of a warp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class Geometry:
     block: Dim3
     elements: int
     """How many of the Op's elements it serves."""
+    sector_bytes: int | None = None
+    """Of all sectors that its warps ask for, where neighbours do not lie beside each other; None: they do."""
 
 
 def gpu_kernel(iterator: TensorIterator, functor: Functor, gpu: Gpu, build: Build = RECORDED) -> tuple[Geometry, ...]:
@@ -83,18 +89,27 @@ def blocks(elements: int, elements_a_block: int) -> int:
 
 def _launch(part: TensorIterator, functor: Functor, gpu: Gpu, build: Build) -> Geometry:
     threads = WARPS_A_BLOCK * gpu.warp_size
-    if _casts(part, functor):
-        if part.contiguous:
-            return _geometry(f"unrolled_elementwise_kernel<{functor.name}>", part.elements, UNROLLED_ELEMENTS, threads)
-        return _geometry(f"elementwise_kernel<128, 4, {functor.name}>", part.elements, 4, OFFSET_THREADS)
+    casts = _casts(part, functor)
+    if casts and part.contiguous:
+        return _geometry(f"unrolled_elementwise_kernel<{functor.name}>", part.elements, UNROLLED_ELEMENTS, threads)
     if not part.contiguous:
-        unroll = 2 if DTYPE_BYTES[functor.result] >= 4 else 4
-        return _geometry(f"elementwise_kernel<128, {unroll}, {functor.name}>", part.elements, unroll, OFFSET_THREADS)
+        unroll = 2 if not casts and DTYPE_BYTES[functor.result] >= 4 else 4
+        found = _geometry(f"elementwise_kernel<128, {unroll}, {functor.name}>", part.elements, unroll, OFFSET_THREADS)
+        return replace(found, sector_bytes=_sector_bytes(part))
     vector = _vector(part, functor, gpu, build)
     if vector == 1:
         return _geometry(f"unrolled_elementwise_kernel<{functor.name}>", part.elements, UNROLLED_ELEMENTS, threads)
     name = f"vectorized_elementwise_kernel<{vector}, {functor.name}>"
     return _geometry(name, part.elements, _elements_a_thread(functor), threads)
+
+
+def _sector_bytes(part: TensorIterator) -> int | None:
+    """Lanes go along the fastest dimension: where an operand's neighbours lie a sector or more apart in it, each is a
+    sector of its own. None where no operand's do.
+    """
+    asked = [min(max(abs(operand.strides[0]), operand.itemsize), SECTOR) for operand in part.operands]
+    apart = any(each > operand.itemsize for each, operand in zip(asked, part.operands, strict=True))
+    return part.elements * sum(asked) if apart and part.shape[0] >= LANES else None
 
 
 def _casts(part: TensorIterator, functor: Functor) -> bool:

@@ -70,14 +70,32 @@ def _logits(queue: Queue, softmax: Op) -> TensorRef:
 
 
 def _about(queue: Queue, logits: TensorRef, softmax: Op) -> Iterator[int]:
-    """What is done to tensors of the logits' size, by the loss or on their way there and back."""
+    """What is done to tensors of the logits' size, by the loss or on their way there and back.
+
+    Told by what flows from one to the next, since other tensors of a model may well have that size too.
+    """
+    reached = {logits.storage, *_before(queue, logits, softmax)}
     for number in queue.runs:
         op = queue.ops[number]
-        tensors = [tensor for tensor in (*op.inputs, *op.results) if tensor.elements == logits.elements]
-        if largest(op) != logits.elements or all(tensor.shape[-1] != logits.shape[-1] for tensor in tensors):
+        tensors = (*op.inputs, *op.results)
+        if not any(tensor.storage in reached for tensor in tensors) or largest(op) != logits.elements:
+            continue
+        if all(tensor.elements != logits.elements or tensor.shape[-1] != logits.shape[-1] for tensor in tensors):
             continue
         if op.phase in PHASES and op.microbatch == softmax.microbatch and Kind.MATMUL not in queue.kinds(op):
+            reached |= {tensor.storage for tensor in op.results}
             yield number
+
+
+def _before(queue: Queue, logits: TensorRef, softmax: Op) -> Iterator[int]:
+    """Storages of what the logits were, back to the matmul: where they are scaled or capped."""
+    tensor, number = logits, softmax.id
+    while (source := queue.source(tensor, number)) is not None and Kind.MATMUL not in queue.kinds(source):
+        same = [given for given in source.inputs if given.elements == logits.elements]
+        if not same:
+            return
+        tensor, number = same[0], source.id
+        yield tensor.storage
 
 
 def _has_backward(queue: Queue, ops: frozenset[int]) -> bool:

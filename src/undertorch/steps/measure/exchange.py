@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from undertorch.records import Phase, Where
+from undertorch.records import Argument, Phase, TensorRef, Where
 
 TRACE = "trace.json.gz"
 MEASURED = "measured.json"
@@ -44,6 +44,17 @@ Described = tuple[str, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnCall:
+    """A call of one of undertorch's own ops, of which the profiler sees the kernels alone."""
+
+    name: str
+    """Such as `undertorch::rms_norm_forward`."""
+    arguments: tuple[Argument, ...]
+    """Under the names of its schema."""
+    outputs: tuple[TensorRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """What stood around a call of torch when it was made. A range in the trace names it by its number."""
 
@@ -55,10 +66,14 @@ class Mark:
     microbatch: int | None
     lists: tuple[tuple[Described, ...], ...] = ()
     """Of arguments that are lists of tensors, which the profiler leaves out: each list's tensors."""
+    memories: tuple[tuple[int, ...], ...] = ()
+    """Of each of these tensors a number: the same for those that are one memory."""
+    own: OwnCall | None = None
+    """Where the range is one around a call of undertorch's own op."""
     what: str
-    """`call`; `backward` (a run of the autograd engine), `compiled` (a call of compiled code), `apply` (of a custom
-    Function), `wait`, `triton`, `collective`, `replay N` (of the captured CUDA graph of that number), `replay` (of
-    another)."""
+    """`call`; `own` (of undertorch's own op); `backward` (a run of the autograd engine), `compiled` (a call of compiled
+    code), `apply` (of a custom Function), `wait`, `triton`, `collective`, `replay N` (of the captured CUDA graph of
+    that number), `replay` (of another)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

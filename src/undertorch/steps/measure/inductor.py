@@ -15,7 +15,7 @@ from undertorch.records import Kind, Where
 from undertorch.steps.measure.exchange import Compiled
 from undertorch.steps.traces.fields import Is
 from undertorch.steps.traces.joining import Joined
-from undertorch.steps.traces.names import told
+from undertorch.steps.traces.names import short, told
 from undertorch.steps.traces.reading import Seen
 
 GRAPH = "## Call CompiledFxGraph "
@@ -113,6 +113,8 @@ def _by_calls(events: Sequence[Seen], calls: Sequence[Compiled]) -> dict[int, Fu
             place = taken[name]
             taken[name] += 1
             before = there[min(place, len(there) - 1)]
+        elif event.name.startswith(TRITON):
+            continue  # Inductor kept nothing of it: its line is that of the call of the compiled code
         if before is not None:
             found[id(event)] = Fused(event=event, name=before.name or event.name, wheres=before.wheres)
     return found
@@ -200,4 +202,4 @@ def _shared_out(groups: Sequence[list[Seen]], calls: Sequence[Compiled]) -> list
 
 def _of(event: Seen, calls: Sequence[Compiled]) -> Fused:
     wheres = dict.fromkeys(chain for call in calls for chain in call.wheres)
-    return Fused(event=event, name=calls[0].name or event.name, wheres=tuple(wheres))
+    return Fused(event=event, name=calls[0].name or short(event.name), wheres=tuple(wheres))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from undertorch.records import Phase, Where
-from undertorch.steps.measure.exchange import Described, Mark, Measured
+from undertorch.steps.measure.exchange import Described, Mark, Measured, OwnCall
 from undertorch.steps.measure.inductor import GRAPH, Fused, fused_calls, title
 from undertorch.steps.measure.naming import mark_number
 from undertorch.steps.traces.fields import Is, number
@@ -46,6 +46,10 @@ class Source:
     node: str | None = None
     lists: tuple[tuple[Described, ...], ...] = ()
     """What the call's arguments hold that are lists of tensors."""
+    memories: tuple[tuple[int, ...], ...] = ()
+    """Which of these are one memory."""
+    own: OwnCall | None = None
+    """Where the call is one of undertorch's own op."""
     why: str | None = None
     """Why there is no line, where there is none."""
 
@@ -136,7 +140,8 @@ class Lines:
                 break
             mark = self._mark(one)
             if mark is not None:
-                around.mark = around.mark or mark
+                if mark.where is not None or mark.own is None:  # in the engine's thread no line calls an own op
+                    around.mark = _within(around.mark, mark)
             elif one.name.startswith(GRAPH):
                 around.graph = around.graph or (one if around.mark is None else None)
             elif one.kind is Is.RANGE and one.name.startswith(OPTIMIZER):
@@ -153,7 +158,14 @@ class Lines:
                 return None
             if one.kind is Is.CALL and mark_number(one.name) is None:
                 return dispatched(one)
+            if self._own(one) is not None:
+                return one
         return None
+
+    def _own(self, event: Seen | None) -> OwnCall | None:
+        """The call of undertorch's own op that a range stands for."""
+        mark = None if event is None else self._mark(event)
+        return None if mark is None else mark.own
 
     def _plain(self, on_gpu: Seen, begun: Seen, around: _Around) -> Source:
         call = self._call(begun)
@@ -162,9 +174,10 @@ class Lines:
         made = self._made.get(key)
         if made is not None:
             return made
-        name = call.name if call is not None else _named(on_gpu, begun, around)
+        own = self._own(call)
+        name = own.name if own is not None else call.name if call is not None else _named(on_gpu, begun, around)
         source = self._placed(
-            Source(key=key, name=name, start=event.start, call=call, where=None, phase=Phase.OTHER), around
+            Source(key=key, name=name, start=event.start, call=call, where=None, phase=Phase.OTHER, own=own), around
         )
         self._made[key] = source
         return source
@@ -311,6 +324,16 @@ class Lines:
         return Source(key=key, name="unknown", start=on_gpu.start, call=None, where=None, phase=phase, why=NO_LAUNCH)
 
 
+def _within(inner: Mark | None, mark: Mark) -> Mark:
+    """The innermost decides. What a custom Function's forward calls runs without gradients, and yet is of the phase in
+    which the Function was applied."""
+    if inner is None:
+        return mark
+    if mark.what == "apply" and inner.phase is Phase.OTHER:
+        return replace(inner, phase=mark.phase, microbatch=mark.microbatch)
+    return inner
+
+
 def _at(source: Source, mark: Mark, phase: Phase) -> Source:
     return replace(
         source,
@@ -320,6 +343,7 @@ def _at(source: Source, mark: Mark, phase: Phase) -> Source:
         phase=phase,
         microbatch=mark.microbatch,
         lists=mark.lists,
+        memories=mark.memories,
         why=None if mark.where is not None else OUTSIDE,
     )
 

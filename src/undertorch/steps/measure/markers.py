@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 
 from undertorch.steps.measure.compiled import Regions
-from undertorch.steps.measure.marks import Marking, Marks, marked, range_of
+from undertorch.steps.measure.marks import Marking, Marks, marked, own_op, range_of
+from undertorch.steps.measure.own_ops import follow_own_ops
 from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.patching import changes, put, put_back
 
@@ -63,6 +65,7 @@ class Markers:
             self._follow_replays()
         self._follow_functions()
         self._follow_collectives()
+        follow_own_ops(partial(own_op, marks))
         jit = sys.modules.get("triton.runtime.jit")
         if jit is not None:
             put(jit.JITFunction, "run", marked(marks, jit.JITFunction.run, "triton"))

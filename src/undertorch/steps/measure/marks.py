@@ -7,6 +7,7 @@ is a number; what stood there (line, chain, module, phase) is kept beside the tr
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
@@ -15,9 +16,10 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
-from undertorch.records import Phase
-from undertorch.steps.measure.exchange import Described, Mark
-from undertorch.steps.measure.naming import range_name
+from undertorch.records import Phase, TensorRef
+from undertorch.steps.measure import own_ops
+from undertorch.steps.measure.exchange import Described, Mark, OwnCall
+from undertorch.steps.measure.naming import mark_number, range_name
 from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.phases import Moment, Phases
 from undertorch.steps.record.places import Place, Places
@@ -86,12 +88,17 @@ class Marks:
         """Keeps alive those whose identities are in `_looked`."""
         self._numbers: dict[Mark, int] = {}
         self._names: dict[tuple[object, ...], str] = {}
+        self._answers: dict[int, tuple[TensorRef, ...]] = {}
+        """What own ops made, by the number of their mark."""
         self._kept: list[Place] = []
         """Keeps alive those whose identities are in `_names`."""
 
     def all(self) -> tuple[Mark, ...]:
         """In the order of their numbers."""
-        return tuple(self._numbers)
+        return tuple(
+            replace(mark, own=replace(mark.own, outputs=self._answers.get(number, ()))) if mark.own else mark
+            for mark, number in self._numbers.items()
+        )
 
     def look(self, frame: FrameType) -> Place:
         """As `Places.look`; the same stack of calls is looked up once."""
@@ -112,16 +119,29 @@ class Marks:
     def call(self, place: Place, name: str, arguments: Sequence[Any]) -> str:
         """The range of a call of one of torch's functions."""
         phase = Phase.BACKWARD if name in ENGINE_CALLS else self._phase(place, arguments, name not in NO_NODE)
-        lists = _lists(arguments)
+        lists, memories = _lists(arguments)
         if phase is Phase.UPDATE and self._phases.updates:
-            return self._name(self._phases.updates[-1], None, phase, "call", lists)
-        return self._name(place, self._modules.path(), phase, "call", lists)
+            return self._name(self._phases.updates[-1], None, phase, "call", lists, memories)
+        return self._name(place, self._modules.path(), phase, "call", lists, memories)
 
     def other(self, place: Place, what: str) -> str:
         """The range of something else that launches or waits."""
         if torch._C._current_graph_task_id() != -1:
             return self._name(place, self._modules.path(), None, what)
         return self._name(place, self._modules.path(), self._phase(place, (), False), what)
+
+    def own(self, place: Place, call: OwnCall) -> str:
+        """The range of a call of undertorch's own op."""
+        phase = self._phase(place, (), False)
+        if phase is Phase.UPDATE and self._phases.updates:
+            return self._name(self._phases.updates[-1], None, phase, "own", own=call)
+        return self._name(place, self._modules.path(), phase, "own", own=call)
+
+    def answered(self, name: str, made: tuple[TensorRef, ...]) -> None:
+        """What the call of a range made."""
+        number = mark_number(name)
+        if number is not None:
+            self._answers.setdefault(number, made)
 
     def _phase(self, place: Place, arguments: Sequence[Any], makes_node: bool) -> Phase | None:
         if torch._C._current_graph_task_id() != -1:
@@ -151,9 +171,11 @@ class Marks:
         phase: Phase | None,
         what: str,
         lists: tuple[tuple[Described, ...], ...] = (),
+        memories: tuple[tuple[int, ...], ...] = (),
+        own: OwnCall | None = None,
     ) -> str:
         microbatch = self._phases.microbatch if phase in IN_A_MICROBATCH else None
-        key = (id(place), module, phase, microbatch, what, lists)
+        key = (id(place), module, phase, microbatch, what, lists, memories, own)
         name = self._names.get(key)
         if name is None:
             mark = Mark(
@@ -163,6 +185,8 @@ class Marks:
                 phase=phase,
                 microbatch=microbatch,
                 lists=lists,
+                memories=memories,
+                own=own,
                 what=what,
             )
             number = self._numbers.setdefault(mark, len(self._numbers))
@@ -171,14 +195,25 @@ class Marks:
         return name
 
 
-def _lists(arguments: Sequence[Any]) -> tuple[tuple[Described, ...], ...]:
-    """Of the arguments that are lists of tensors, or empty: what they hold. None of it where all are empty."""
-    found = tuple(
-        tuple((str(one.dtype).removeprefix("torch."), tuple(one.shape), tuple(one.stride())) for one in value)
-        for value in arguments
-        if isinstance(value, list | tuple) and all(_is_strided(one) for one in value)
+def _lists(arguments: Sequence[Any]) -> tuple[tuple[tuple[Described, ...], ...], tuple[tuple[int, ...], ...]]:
+    """Of the arguments that are lists of tensors, or empty: what they hold, and which of it is one memory. None of it
+    where all are empty.
+    """
+    lists = [value for value in arguments if isinstance(value, list | tuple) and all(_is_strided(one) for one in value)]
+    if not any(lists):
+        return (), ()
+    numbers: dict[tuple[int, int], int] = {}
+
+    def memory(one: torch.Tensor) -> int:
+        return numbers.setdefault((one.untyped_storage()._cdata, int(one.storage_offset())), len(numbers))
+
+    return (
+        tuple(
+            tuple((str(one.dtype).removeprefix("torch."), tuple(one.shape), tuple(one.stride())) for one in value)
+            for value in lists
+        ),
+        tuple(tuple(memory(one) for one in value) for value in lists),
     )
-    return found if any(found) else ()
 
 
 def _is_strided(value: Any) -> bool:
@@ -262,6 +297,16 @@ def marked(marks: Marks, call: Callable[..., Any], what: str) -> Callable[..., A
             return call(*arguments, **named)
 
     return ranged
+
+
+def own_op(marks: Marks, operator: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """A call of undertorch's own op with its range, which tells what was called even where no line called it (the
+    engine's thread)."""
+    name = marks.own(marks.look(sys._getframe(1)), own_ops.called(operator, arguments))
+    with _RecordFunctionFast(name):
+        result = function(*arguments)
+    marks.answered(name, own_ops.answered(result))
+    return result
 
 
 def range_of(marks: Marks, frame: FrameType, what: str) -> AbstractContextManager[Any]:

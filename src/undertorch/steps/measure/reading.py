@@ -9,6 +9,7 @@ from statistics import median
 from undertorch import gpus
 from undertorch.records import (
     Accounting,
+    Argument,
     Assumption,
     Bound,
     Environment,
@@ -22,6 +23,7 @@ from undertorch.records import (
     Origin,
     Phase,
     Step,
+    TensorRef,
 )
 from undertorch.records.ranks import RankedStep
 from undertorch.records.totals import busy_us, shares_us
@@ -112,6 +114,10 @@ def sheet_of(name: str) -> Gpu:
         ) from error
 
 
+Described = tuple[str, tuple[Argument, ...], tuple[TensorRef | None, ...]]
+"""Overload, arguments and results of a call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ops:
     """What launched something becomes Ops."""
@@ -198,7 +204,11 @@ def _ops(measured: Measured, lines: Lines, on_gpu: Iterable[Seen]) -> _Ops:
 
 
 def _op(source: Source, ids: dict[tuple[int, int], int], first: int, rank: int, torch_version: str | None) -> Op:
-    known = None if source.call is None else described(source.call, source.lists)
+    known: Described | None = None
+    if source.own is not None:
+        known = ("default", source.own.arguments, source.own.outputs)
+    elif source.call is not None:
+        known = described(source.call, source.lists, source.memories)
     overload, arguments, outputs = ("default", (), ()) if known is None else known
     forward = source.forward
     return Op(

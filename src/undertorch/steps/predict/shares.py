@@ -17,12 +17,30 @@ ISSUE_SLOTS = 4
 """Warp instructions an SM starts in a clock, one a scheduler (CUDA C++ programming guide; all since Volta)."""
 
 
+SECTORS_A_CLOCK = 0.61
+"""Sectors of 32 bytes that an SM gets, or hands over, in a clock where each lane of a warp asks for another: 8.4 M
+elements transposed took 64 µs in float32 (302 MB of sectors), 58 in bfloat16 (285 MB)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A figure for the kernels whose name the pattern is found in."""
 
     pattern: str
     value: float
+
+
+BANDWIDTH_SHARES: tuple[Row, ...] = (
+    # A block takes a chunk of 65,536 elements: _foreach_mul_ of 124 M float32 (1.0 GB) took 283 µs, _fused_adamw_ of as
+    # many (3.5 GB) 1002: 3.5 TB/s either way.
+    Row(pattern=r"^multi_tensor_apply_kernel", value=0.82),
+)
+"""Share of what a large copy reaches, of kernels that were seen to reach less however much they move."""
+
+
+def bandwidth_share(kernel: Kernel) -> float:
+    """1 for those that were not."""
+    return _first(BANDWIDTH_SHARES, kernel.name) or 1.0
 
 
 INSTRUCTIONS_PER_THREAD: tuple[Row, ...] = (
@@ -33,6 +51,8 @@ INSTRUCTIONS_PER_THREAD: tuple[Row, ...] = (
     Row(pattern=r"^elementwise_kernel<128, 4", value=370),
     # cuDNN turns images between layouts, 32 × 32 of them a block: 25.7 MB each way of bfloat16 took 24 µs.
     Row(pattern=r"^(nchwToNhwc|nhwcToNchw)Kernel", value=240),
+    # Each of the 128 elements of a thread is cast, squared and added: norms of 124 M bfloat16 took 108 µs.
+    Row(pattern=r"^multi_tensor_apply_kernel<LpNorm", value=3400),
     # Bfloat16 GELU computes tanh in float32: 25.2 M elements, eight a thread, took 34 µs; its backward, 100 M, 155 µs.
     Row(pattern=r"^vectorized_elementwise_kernel<8.*gelu_backward", value=410),
     Row(pattern=r"^vectorized_elementwise_kernel<8.*gelu", value=330),
@@ -44,6 +64,12 @@ INSTRUCTIONS_PER_THREAD: tuple[Row, ...] = (
 def instructions_per_thread(kernel: Kernel) -> float | None:
     """None for kernels whose pace the issue of instructions was not seen to set."""
     return _first(INSTRUCTIONS_PER_THREAD, kernel.name)
+
+
+INSTRUCTIONS_PER_NUMBER = 40
+"""For each random number that attention draws for its dropout (ten rounds of Philox, with two wide products each, make
+four). Of the recordings only BERT's have any: 512 heads of 512 by 512, forward 272 µs and backward 436, where four
+times what a quarter of the heads takes without dropout is 103 and 257: 171 and 179 µs for 134 M numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +107,12 @@ PEAK_SHARES: tuple[PeakShare, ...] = (
     PeakShare(kind=Kind.MATMUL, pattern="", math=Math.FP32, value=0.76),
     PeakShare(kind=Kind.MATMUL, pattern="", math=None, value=0.70),
     # Attention: each row solves the causal and the full call of two shapes (32×12×1024×64, 4×32×4096×128) for a share
-    # of the peak and a part that grows with the bytes: what a block loads before it can begin, and half-masked tiles.
-    PeakShare(kind=Kind.ATTENTION, pattern=r"fprop.*_64x128x64_", math=None, value=0.60, memory=1.55),
-    PeakShare(kind=Kind.ATTENTION, pattern=r"fprop", math=None, value=0.77, memory=1.45),
-    PeakShare(kind=Kind.ATTENTION, pattern=r"bprop", math=None, value=0.68, memory=1.7),
+    # of the peak and a part that grows with the bytes: what a block loads before it can begin. cuDNN's are of the tiles
+    # that it works off, the masked halves of those on the diagonal among them; the others of the pairs that count.
+    PeakShare(kind=Kind.ATTENTION, pattern=r"fprop.*_64x128x64_", math=None, value=0.53, memory=1.03),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"fprop", math=None, value=0.75, memory=1.09),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"bprop.*_64x64x64_", math=None, value=0.60, memory=1.48),
+    PeakShare(kind=Kind.ATTENTION, pattern=r"bprop", math=None, value=0.66, memory=0.95),
     PeakShare(kind=Kind.ATTENTION, pattern=r"^flash_fwd", math=None, value=0.42, memory=2.5, older=True),
     PeakShare(kind=Kind.ATTENTION, pattern=r"^flash_bwd_dq", math=None, value=0.33, memory=1.3, older=True),
     PeakShare(kind=Kind.ATTENTION, pattern=r"^fmha_cutlassF", math=None, value=0.17, memory=2.5, older=True),
@@ -103,6 +131,10 @@ PEAK_SHARES: tuple[PeakShare, ...] = (
     PeakShare(kind=Kind.CONVOLUTION, pattern=r"fprop_implicit_gemm_indexed", math=None, value=0.039, older=True),
     PeakShare(kind=Kind.CONVOLUTION, pattern=r"dgrad_implicit_gemm_indexed", math=None, value=0.0187, older=True),
     PeakShare(kind=Kind.CONVOLUTION, pattern=r"^ImplicitGemmConvolution", math=None, value=0.067, older=True),
+    # Tiles of 64 channels have half as many FLOPs for what they load: 64 images of 56×56 by 64×64×3×3, 14.8 GFLOP, took
+    # 37 µs forward, 43 to the image and 37 to the filters. Wider ones are matrix products like any other.
+    PeakShare(kind=Kind.CONVOLUTION, pattern=r"^sm90_xmma.*tilesize\d+x64x", math=None, value=0.40),
+    PeakShare(kind=Kind.CONVOLUTION, pattern=r"^(sm90_xmma|nvjet)", math=None, value=0.76),
     PeakShare(kind=Kind.CONVOLUTION, pattern="", math=None, value=0.5),
 )
 OTHER = PeakShare(kind=Kind.CUSTOM, pattern="", math=None, value=0.5)
@@ -150,6 +182,9 @@ class BlockLife:
     first_us: float
     byte_us: float
     flop_us: float = 0.0
+    over_memory_us: float | None = None
+    """At most so much longer than the memory term: of persistent blocks that load ahead, only the first loads and the
+    last stores of all are waited for. None: there is no such limit."""
     whole: bool = False
     """Whether waves are whole: a few long blocks an SM, which begin together and last alike, so that those of a last
     wave begin when all before them end."""
@@ -157,8 +192,9 @@ class BlockLife:
 
 BLOCK_LIVES: tuple[BlockLife, ...] = (
     # A tile's first loads, its tensor maps and barriers: 128×128×128 took 2.4 µs, 512³ 3.7. Products that wait for
-    # memory: 784×128×60000 (113 MB) took 37 to 52 µs, 64 images of 56×56 by 256×64 (128 MB) 36.
-    BlockLife(pattern=r"^nvjet", first_us=1.8, byte_us=0.016),
+    # memory: 784×128×60000 (113 MB) took 37 to 52 µs, 64 images of 56×56 by 256×64 (128 MB) 36, scores of attention as
+    # products (906 MB) 236 and 254.
+    BlockLife(pattern=r"^(nvjet|sm90_xmma)", first_us=1.8, byte_us=0.016, over_memory_us=10),
     BlockLife(pattern=r"^vectorized_elementwise_kernel", first_us=0.3, byte_us=0.01),
     BlockLife(pattern=r"^unrolled_elementwise_kernel", first_us=1.3, byte_us=0.005),
     BlockLife(pattern=r"^multi_tensor_apply_kernel", first_us=1.0, byte_us=0.02),

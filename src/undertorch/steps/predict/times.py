@@ -12,6 +12,9 @@ from math import ceil
 from undertorch.records import Bound, Gpu, Kernel, Kind, Math
 from undertorch.steps.predict import shares
 
+SECTOR = 32
+"""Bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -30,7 +33,7 @@ def timing(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> Timing:
     if kernel.kind in (Kind.MEMCPY, Kind.MEMSET):
         return _copy_engine(kernel, gpu)
     memory = _memory_us(kernel, gpu)
-    compute = max(_flops_us(kernel, gpu), _issue_us(kernel, gpu))
+    compute = max(_flops_us(kernel, gpu) + _drawing_us(kernel, gpu), _issue_us(kernel, gpu))
     latency = _latency_us(kernel, gpu, blocks_per_sm)
     largest = max(memory, compute, latency)
     if largest <= shares.START_US or (largest == latency and not _fills(kernel, gpu, blocks_per_sm)):
@@ -53,16 +56,19 @@ def bandwidth(gpu: Gpu) -> float:
 
 
 def _memory_us(kernel: Kernel, gpu: Gpu) -> float:
-    return _moved(kernel) / bandwidth(gpu) * 1e6
+    moved = _moved(kernel) / (bandwidth(gpu) * shares.bandwidth_share(kernel)) * 1e6
+    sectors = (kernel.sector_bytes or 0) / SECTOR / (gpu.sms * shares.SECTORS_A_CLOCK * gpu.boost_clock_mhz)
+    return max(moved, sectors)
 
 
 def _flops_us(kernel: Kernel, gpu: Gpu) -> float:
     """At the peak of its unit; where the GPU has no such unit, at that of plain float32, which then does the work."""
     peak = None if kernel.math is None else gpu.peaks.get(kernel.math, gpu.peaks[Math.FP32])
-    if not kernel.flops or peak is None:
+    done = kernel.done_flops or kernel.flops
+    if not done or peak is None:
         return 0.0
     share = shares.peak_share(kernel)
-    arithmetic = kernel.flops / (_reached(kernel, gpu, peak, share) * _filled(kernel, gpu)) * 1e6
+    arithmetic = done / (_reached(kernel, gpu, peak, share) * _filled(kernel, gpu)) * 1e6
     return arithmetic + share.memory * _memory_us(kernel, gpu)
 
 
@@ -92,8 +98,17 @@ def _issue_us(kernel: Kernel, gpu: Gpu) -> float:
     instructions = shares.instructions_per_thread(kernel)
     if instructions is None or kernel.blocks is None or kernel.threads is None:
         return 0.0
-    slots = gpu.sms * shares.ISSUE_SLOTS * gpu.warp_size * gpu.boost_clock_mhz
-    return kernel.blocks * kernel.threads * instructions / slots
+    return kernel.blocks * kernel.threads * instructions / _slots(gpu)
+
+
+def _drawing_us(kernel: Kernel, gpu: Gpu) -> float:
+    """The warps that draw random numbers do the rest of the work, too: it comes on top."""
+    return (kernel.random_numbers or 0) * shares.INSTRUCTIONS_PER_NUMBER / (_slots(gpu) * _filled(kernel, gpu))
+
+
+def _slots(gpu: Gpu) -> float:
+    """Instructions of single lanes that the GPU starts in a microsecond."""
+    return gpu.sms * shares.ISSUE_SLOTS * gpu.warp_size * gpu.boost_clock_mhz
 
 
 def _resident(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> int:
@@ -115,7 +130,8 @@ def _latency_us(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> float:
     threads = kernel.blocks * kernel.threads
     waves = kernel.blocks / resident
     lasts = life.first_us + life.byte_us * _moved(kernel) / threads + life.flop_us * (kernel.flops or 0) / threads
-    return (ceil(waves) if life.whole else max(1.0, waves)) * lasts
+    latency = (ceil(waves) if life.whole else max(1.0, waves)) * lasts
+    return latency if life.over_memory_us is None else min(latency, _memory_us(kernel, gpu) + life.over_memory_us)
 
 
 def _tail_us(kernel: Kernel) -> float:

@@ -1,6 +1,10 @@
 """What ran on the GPU as Kernels: geometry and resources as measured, least bytes and FLOPs by what the call does."""
 
+import re
 from dataclasses import replace
+from math import prod
+
+import msgspec
 
 from undertorch import costs
 from undertorch.gpus.occupancy import occupancy
@@ -19,6 +23,15 @@ IN_THREADS = "hipExtModuleLaunchKernel"
 
 TRITON = "triton/runtime/"
 """Begins the names of the Python functions that launch a Triton kernel."""
+
+OWN = "undertorch::"
+"""Begins the names of undertorch's own ops. Their kernels are called in a trace as their costs call them."""
+
+CONCATENATES = re.compile(r"CatArrayBatchedCopy.*?OpaqueType<(\d+)u?>")
+"""A kernel of `cat` and the bytes of its elements (ATen/native/cuda/Shape.cu)."""
+
+ONE_LAUNCH = 64
+"""Tensors that go into one launch of it, whatever their strides (half of CAT_ARRAY_BATCH_SIZE)."""
 
 PRODUCTS = (Kind.MATMUL, Kind.ATTENTION, Kind.CONVOLUTION)
 
@@ -39,6 +52,7 @@ def plain(on_gpu: Seen, launch: Seen | None) -> Kernel:
     if launch is not None and launch.name.startswith(IN_THREADS) and grid is not None and block is not None:
         grid = (-(-grid[0] // block[0]), -(-grid[1] // block[1]), -(-grid[2] // block[2]))
     registers, shared = number(args.registers), number(beside.shared)
+    joined = _concatenated(on_gpu, launch)
     return Kernel(
         name=short(on_gpu.name),
         kind=kind,
@@ -49,11 +63,27 @@ def plain(on_gpu: Seen, launch: Seen | None) -> Kernel:
         registers=registers,
         shared_bytes=shared,
         resources_origin=None if registers is None and shared is None else Origin.MEASURED,
-        min_bytes_read=None,
-        min_bytes_written=None,
-        flops=None,
-        bytes_origin=None,
+        min_bytes_read=joined,
+        min_bytes_written=joined,
+        flops=None if joined is None else 0,
+        bytes_origin=None if joined is None else Origin.COMPUTED,
     )
+
+
+def _concatenated(on_gpu: Seen, launch: Seen | None) -> int | None:
+    """Bytes that a kernel of `cat` reads, and writes: by its tensors' shapes, and the size of an element that its name
+    has (of lists the profiler leaves out the dtypes). None for another kernel, or where it is one of several.
+    """
+    size = CONCATENATES.search(on_gpu.name)
+    call = next((one for one in outwards(launch) if one.name == "aten::cat"), None) if size else None
+    if size is None or call is None:
+        return None
+    try:
+        tensors = msgspec.json.decode(call.args.shapes, type=list[msgspec.Raw])[0]
+        shapes = msgspec.json.decode(tensors, type=list[list[int]])
+    except (msgspec.DecodeError, IndexError):
+        return None
+    return None if not 0 < len(shapes) <= ONE_LAUNCH else sum(map(prod, shapes)) * int(size[1])
 
 
 def _by_driver(on_gpu: Seen, launch: Seen | None) -> Kernel:
@@ -94,6 +124,8 @@ def with_costs(op: Op, ran: list[Kernel], times: list[float], gpu: Gpu) -> list[
         return ran
     if len(expected) == len(ran) and all(_alike(a, b) for a, b in zip(expected, ran, strict=True)):
         return [_figures(a, b) for a, b in zip(expected, ran, strict=True)]
+    if op.name.startswith(OWN):
+        return _by_name(expected, ran)
     products = sorted(
         (kernel for kernel in expected if kernel.kind in PRODUCTS and kernel.flops and _multiplies(kernel, expected)),
         key=lambda kernel: -(kernel.flops or 0),
@@ -105,6 +137,21 @@ def with_costs(op: Op, ran: list[Kernel], times: list[float], gpu: Gpu) -> list[
         return ran
     paired = dict(zip(likely, products, strict=False))
     return [_figures(paired[place], kernel) if place in paired else kernel for place, kernel in enumerate(ran)]
+
+
+def _by_name(expected: tuple[Kernel, ...], ran: list[Kernel]) -> list[Kernel]:
+    """What an own op launched itself, in order, among what its cost names: the calls into ATen that it makes stand
+    apart, with figures of their own."""
+    left = list(expected)
+    found = []
+    for kernel in ran:
+        place = next((place for place, one in enumerate(left) if one.name == kernel.name), None)
+        if place is None:
+            found.append(kernel)
+        else:
+            found.append(_figures(left[place], kernel))
+            del left[: place + 1]
+    return found
 
 
 def _multiplies(kernel: Kernel, expected: tuple[Kernel, ...]) -> bool:
@@ -123,6 +170,7 @@ def _figures(expected: Kernel, ran: Kernel) -> Kernel:
     return replace(
         ran,
         kind=expected.kind,
+        library=expected.library if ran.library in ("Triton", "unknown") else ran.library,
         min_bytes_read=expected.min_bytes_read,
         min_bytes_written=expected.min_bytes_written,
         flops=expected.flops,

@@ -55,8 +55,17 @@ SCALAR_TYPES = {
 }
 """Torch's dtypes by their number, as which a `dtype` argument is written (c10/core/ScalarType.h)."""
 
+MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
+"""As `memory_format` arguments are written (c10/core/MemoryFormat.h)."""
+
+NAMED = {"dtype": SCALAR_TYPES, "memory_format": MEMORY_FORMATS}
+"""Arguments that torch has as objects, by their numbers."""
+
 LISTS = frozenset({"TensorList", "GenericList", "OptionalTensorList"})
 """What the profiler calls lists of tensors."""
+
+LISTED = 1_000_000
+"""Numbers of memory from which on those of lists' tensors are: of arguments and results they are below."""
 
 MOST = 2**48
 """Elements of a tensor, by its sizes, and what is beyond is damaged: no GPU has the memory by far."""
@@ -74,17 +83,18 @@ Listed = tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
 
 
 def described(
-    call: Seen, lists: tuple[Listed, ...] = ()
+    call: Seen, lists: tuple[Listed, ...] = (), memories: tuple[tuple[int, ...], ...] = ()
 ) -> tuple[str, tuple[Argument, ...], tuple[TensorRef | None, ...]] | None:
     """Overload, arguments and results of a call; None where the trace or torch does not know them.
 
-    `lists`: what the arguments hold that are lists of tensors, where that is known from elsewhere.
+    `lists`: what the arguments hold that are lists of tensors, where that is known from elsewhere; `memories`: of each
+    of these tensors a number, the same for those that are one memory.
     """
     args = call.args
     if not bytes(args.shapes) or not bytes(args.types) or "::" not in call.name or find_spec("torch") is None:
         return None
     types, shapes, strides, values = (bytes(raw) for raw in _columns(args))
-    return _described(call.name, types, shapes, strides, values, lists)
+    return _described(call.name, types, shapes, strides, values, lists, memories)
 
 
 def _columns(args: Args) -> Iterable[msgspec.Raw]:
@@ -93,12 +103,18 @@ def _columns(args: Args) -> Iterable[msgspec.Raw]:
 
 @cache
 def _described(
-    name: str, types: bytes, shapes: bytes, strides: bytes, values: bytes, lists: tuple[Listed, ...]
+    name: str,
+    types: bytes,
+    shapes: bytes,
+    strides: bytes,
+    values: bytes,
+    lists: tuple[Listed, ...],
+    memories: tuple[tuple[int, ...], ...] = (),
 ) -> tuple[str, tuple[Argument, ...], tuple[TensorRef | None, ...]] | None:
     try:
         kinds, *columns = _decoded(types, shapes, strides, values)
         given = [_value(index, *each) for index, each in enumerate(zip(kinds, *columns, strict=True))]
-        given = _with_lists(kinds, columns[0], given, lists)
+        given = _with_lists(kinds, columns[0], given, lists, memories)
         overload, arguments = _named(name, given)
         return overload, arguments, _results(name, overload, arguments)
     except NotDescribed:
@@ -115,7 +131,7 @@ def _decoded(types: bytes, *columns: bytes) -> tuple[list[Any], ...]:
         shapes, strides, values = (json.loads(column) if column else [None] * len(kinds) for column in columns)
     except (ValueError, RecursionError) as error:
         raise NotDescribed("a column that cannot be read") from error
-    for column, sound in ((kinds, _is_text), (shapes, _are_sizes), (strides, _are_sizes), (values, _is_value)):
+    for column, sound in ((kinds, _is_text), (shapes, _are_sizes), (strides, _are_strides), (values, _is_value)):
         if not isinstance(column, list) or len(column) != len(kinds) or not all(map(sound, column)):
             raise NotDescribed("a column of another shape than profilers write")
     return kinds, shapes, strides, values
@@ -132,13 +148,25 @@ def _is_value(value: Any) -> bool:
 
 def _are_sizes(value: Any) -> bool:
     """Of a tensor, or of each tensor of a list."""
-    if value is None:
-        return True
-    if not isinstance(value, list):
+    return _all_counts(value) and all(prod(max(size, 1) for size in one) < MOST for one in _each(value))
+
+
+def _are_strides(value: Any) -> bool:
+    """Likewise. A stride may be as large as the tensor."""
+    return _all_counts(value) and all(stride < MOST for one in _each(value) for stride in one)
+
+
+def _all_counts(value: Any) -> bool:
+    """Whether it is nothing, a list of numbers of at least 0, or a list of such lists."""
+    if value is not None and not isinstance(value, list):
         return False
-    if value and all(isinstance(one, list) for one in value):
-        return all(_are_sizes(one) and not any(isinstance(size, list) for size in one) for one in value)
-    return all(type(size) is int and size >= 0 for size in value) and prod(max(size, 1) for size in value) < MOST
+    return all(isinstance(one, list) and all(type(size) is int and size >= 0 for size in one) for one in _each(value))
+
+
+def _each(value: Any) -> list[Any]:
+    if not value:
+        return []
+    return value if any(isinstance(one, list) for one in value) else [value]
 
 
 def _value(index: int, kind: str, shape: Any, strides: Any, value: Any) -> Value:
@@ -158,9 +186,15 @@ def _value(index: int, kind: str, shape: Any, strides: Any, value: Any) -> Value
     return tuple(found) if isinstance(found, list) else found
 
 
-def _with_lists(kinds: list[str], shapes: list[Any], given: list[Value], lists: tuple[Listed, ...]) -> list[Value]:
-    """With the lists of tensors, of which the profiler leaves out the dtypes, and of long ones all. Raises NotDescribed
-    where they are not known.
+def _with_lists(
+    kinds: list[str],
+    shapes: list[Any],
+    given: list[Value],
+    lists: tuple[Listed, ...],
+    memories: tuple[tuple[int, ...], ...],
+) -> list[Value]:
+    """With the lists of tensors, of which the profiler leaves out the dtypes, and of long ones all. Where nothing is
+    said of their memory each has its own. Raises NotDescribed where they are not known.
     """
     places = [place for place, kind in enumerate(kinds) if kind in LISTS]
     same = all(
@@ -170,10 +204,13 @@ def _with_lists(kinds: list[str], shapes: list[Any], given: list[Value], lists: 
     if len(places) != len(lists) or not same:
         raise NotDescribed("the profiler leaves out the dtypes of a list's tensors")
     filled = list(given)
-    for place, tensors in zip(places, lists, strict=True):
+    own = 0
+    for number_, (place, tensors) in enumerate(zip(places, lists, strict=True)):
+        numbers = memories[number_] if memories else range(own, own + len(tensors))
+        own += len(tensors)
         filled[place] = tuple(
-            _tensor(1000 * (place + 2) + each, dtype, shape, list(strides))
-            for each, (dtype, shape, strides) in enumerate(tensors)
+            _tensor(LISTED + memory, dtype, shape, list(strides))
+            for memory, (dtype, shape, strides) in zip(numbers, tensors, strict=True)
         )
     return filled
 
@@ -220,11 +257,12 @@ def _fits(declared: Any, value: Value) -> bool:
 
 
 def _as_declared(declared: Any, value: Value) -> Value:
-    """A dtype by its name; what was left out at its default. Raises NotDescribed."""
-    if declared.name == "dtype" and value is not None:
-        if value not in SCALAR_TYPES:
-            raise NotDescribed(f"a dtype numbered {value}")
-        return SCALAR_TYPES[int(str(value))]
+    """A dtype or a memory format by its name; what was left out at its default. Raises NotDescribed."""
+    if declared.name in NAMED and value is not None:
+        names = NAMED[declared.name]
+        if not isinstance(value, int) or value not in names:
+            raise NotDescribed(f"a {declared.name} numbered {value}")
+        return names[value]
     if value is not None:
         return value
     value = declared.default_value if declared.has_default_value() else None
@@ -243,9 +281,9 @@ def _results(name: str, overload: str, arguments: tuple[Argument, ...]) -> tuple
             return (given.value,)
         if one.alias_info is not None and one.alias_info.is_write and isinstance(given.value, tuple):
             return tuple(value for value in given.value if isinstance(value, TensorRef))
-    positional = [_meta(given.value) for one, given in zip(declared, arguments, strict=True) if not one.kwarg_only]
+    positional = [_meta_argument(given) for one, given in zip(declared, arguments, strict=True) if not one.kwarg_only]
     named = {
-        given.name: _dtype(given.value) if given.name == "dtype" else _meta(given.value)
+        given.name: _meta_argument(given)
         for one, given in zip(declared, arguments, strict=True)
         if one.kwarg_only and given.name not in ("device", "layout", "generator")
     }
@@ -258,10 +296,12 @@ def _results(name: str, overload: str, arguments: tuple[Argument, ...]) -> tuple
     return tuple(_from_meta(1000 + place, one) for place, one in enumerate(flat))
 
 
-def _dtype(name: Value) -> Any:
+def _meta_argument(given: Argument) -> Any:
     import torch
 
-    return None if name is None else getattr(torch, str(name))
+    if given.name in NAMED and given.value is not None:
+        return getattr(torch, str(given.value))
+    return _meta(given.value)
 
 
 def _meta(value: Value) -> Any:

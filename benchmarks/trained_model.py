@@ -1,0 +1,144 @@
+"""The process of one model: trains it with the GPU to itself, seen or not, and notes its losses and times.
+
+    python benchmarks/trained_model.py FOLDER LOCK seen|unseen MODE SCRIPT [ARGUMENTS…]
+
+MODE: of torch.compile; empty: eager; `deterministic`: eager, by algorithms that give the same bits each time.
+"""
+
+import fcntl
+import importlib.util
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from seeing_cost import initialize_as_ever, initialize_on_gpu
+
+DETERMINISTIC = "deterministic"
+SEED = 20
+UNSEEN_WARM, UNSEEN_TIMED, UNSEEN_LAST = 3, 5, 12
+"""As many steps as undertorch makes, of which as many are timed."""
+BESIDE = 40 * 10**9
+"""Bytes: a model that held less lets the next begin while its own process writes its trace and ends."""
+
+
+def train(folder: str, lock: str, unseen: bool, mode: str, script: str, arguments: list[str]) -> None:
+    """Trains a model, with the GPU to itself, and writes its losses (and unseen its times) into the folder."""
+    import torch
+
+    if mode == DETERMINISTIC:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # one of the two with which cuBLAS gives the same bits
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        # Fused attention adds its gradients in any order, and benchmarked convolutions differ from process to process.
+        for library in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp,
+                        torch.backends.cuda.enable_cudnn_sdp):  # fmt: skip
+            library(False)
+    elif mode:
+        import torch._dynamo
+    gpu = Gpu(lock)
+    torch.manual_seed(SEED)
+    if torch.cuda.is_available():
+        initialize_on_gpu(torch)
+    losses: list[torch.Tensor] = []
+    run = torch.autograd.graph._engine_run_backward
+
+    def kept(outputs: Any, *given: Any, **named: Any) -> Any:
+        initialize_as_ever(torch)
+        losses.append(outputs[0].detach())
+        return run(outputs, *given, **named)
+
+    torch.autograd.graph._engine_run_backward = kept
+    torch.autograd._engine_run_backward = kept
+    watch = Unseen() if unseen else None
+    sys.argv = [script, *arguments]
+    try:
+        if mode and mode != DETERMINISTIC:
+            compiled(script, mode)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    finally:
+        result = {
+            "losses": [loss.double().item().hex() for loss in losses if loss.numel() == 1],
+            "times_us": [] if watch is None else watch.times(),
+            "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
+        }
+        Path(folder, "unseen.json" if unseen else "losses.json").write_text(json.dumps(result))
+        gpu.left()
+
+
+class Gpu:
+    """The GPU, for one process at a time. What takes time before and after a training is done beside that of others."""
+
+    def __init__(self, lock: str) -> None:
+        import torch
+
+        if torch.cuda.is_available():
+            torch.zeros(1, device="cuda")  # makes the context
+        self._held = Path(lock).open("w")  # noqa: SIM115 - until the process ends
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+        export = torch.profiler.profile.export_chrome_trace
+
+        def exported(profiler: Any, path: str) -> Any:
+            if Path(path).name == "trace.json.gz":  # undertorch's last act in the script's process
+                self.left()
+            return export(profiler, path)
+
+        torch.profiler.profile.export_chrome_trace = exported  # type: ignore[method-assign]
+
+    def left(self) -> None:
+        """Lets the next one train, where there is memory for both."""
+        import torch
+
+        if not torch.cuda.is_available() or torch.cuda.max_memory_allocated() < BESIDE:
+            fcntl.flock(self._held, fcntl.LOCK_UN)
+
+
+def compiled(script: str, mode: str) -> None:
+    """Runs a script whose model torch.compile compiles."""
+    import torch
+
+    spec = importlib.util.spec_from_file_location("model_to_compile", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    make = module.GPT2
+    module.GPT2 = lambda *given, **named: torch.compile(make(*given, **named), mode=None if mode == "default" else mode)
+    module.main()
+
+
+class Unseen:
+    """Times steps between ends of optimizer steps, as undertorch does, without undertorch."""
+
+    def __init__(self) -> None:
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self._events: list[Any] = []
+        self._ends = 0
+        self._torch = torch
+        register_optimizer_step_post_hook(self._ended)
+
+    def _ended(self, *_: object) -> None:
+        self._ends += 1
+        if self._ends == UNSEEN_WARM:
+            self._torch.cuda.synchronize()
+            self._torch.cuda.reset_peak_memory_stats()
+        if UNSEEN_WARM <= self._ends <= UNSEEN_WARM + UNSEEN_TIMED:
+            event = self._torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append(event)
+        if self._ends == UNSEEN_LAST:
+            sys.exit(0)
+
+    def times(self) -> list[float]:
+        self._torch.cuda.synchronize()
+        return [before.elapsed_time(after) * 1e3 for before, after in zip(self._events, self._events[1:], strict=False)]
+
+
+if __name__ == "__main__":
+    folder, lock, how, mode, script, *arguments = sys.argv[1:]
+    train(folder, lock, how == "unseen", mode, script, arguments)
