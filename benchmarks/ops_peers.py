@@ -15,6 +15,8 @@ from torch.nn.attention import SDPBackend, flex_attention, sdpa_kernel
 import undertorch.ops
 from ops_cases import GATED, MANY_TENSORS, NORMS, Case, Data
 from undertorch.ops import choose, norms
+from undertorch.ops import cross_entropy_ways as entropy_ways
+from undertorch.ops.norm_cuts import backward_tiles, forward_tiles
 
 # The files, whose functions have their names.
 adamw_file, entropy_file, norm_file = (
@@ -154,16 +156,18 @@ def cuts(case: Case, at_most: int | None = None) -> Iterator[Way]:
     """Every way to cut our kernels, or the first few: for tuning, and to compile what `auto` will want to measure."""
     if case.op in NORMS:
         centred = "layer" in case.op
-        for tile in norms.forward_tiles(case.width, case.rows, SMS)[:at_most]:
+        adds = case.op.startswith("add")
+        for tile in forward_tiles(case.width, case.rows, SMS, centred=centred, residual=adds)[:at_most]:
             yield Way("undertorch", "forward", partial(_norm_forward, case, centred, tile), str(tile))
-        for tile in norms.backward_tiles(case.width, case.rows, SMS)[:at_most]:
+        size = case.dtype.itemsize
+        for tile in backward_tiles(case.width, case.rows, SMS, centred=centred, total=adds, itemsize=size)[:at_most]:
             yield Way("undertorch", "backward", partial(_norm_backward, case, centred, tile), str(tile))
     elif case.op == "cross_entropy":
-        for piece in entropy_file.pieces(case.width, entropy_file.LOSS_PIECES)[:at_most]:
+        for piece in entropy_ways.pieces(case.width, entropy_ways.LOSS_PIECES)[:at_most]:
             yield Way("undertorch", "forward", partial(_entropy, piece, False), str(piece))
-        both = [*entropy_file.pieces(case.width, entropy_file.BOTH_PIECES)[:at_most]]
+        both = [*entropy_ways.pieces(case.width, entropy_ways.BOTH_PIECES)[:at_most]]
         if case.dtype == torch.bfloat16 and case.width % 8 == 0 and torch.cuda.is_available():
-            both += [ring for ring in entropy_file.RINGS if ring.holds(case.width)][: at_most and 2]
+            both += [ring for ring in entropy_ways.RINGS if ring.holds(case.width)][: at_most and 2]
         for piece in both:
             yield Way("undertorch", "both", partial(_entropy, piece, True), str(piece))
     elif case.op == "adamw":
@@ -182,7 +186,7 @@ def _norm_forward(case: Case, centred: bool, tile: Any, d: Data) -> Any:
 
 def _norm_backward(case: Case, centred: bool, tile: Any, d: Data) -> Any:
     if "statistics" not in d:
-        *_, mean, rstd = _norm_forward(case, centred, norms.forward_tiles(case.width, case.rows, SMS)[0], d)
+        *_, mean, rstd = _norm_forward(case, centred, forward_tiles(case.width, case.rows, SMS)[0], d)
         d["statistics"] = mean, rstd
     bias, (dy, *dtotal) = d["bias"], d["incoming"]
     return norms.backward(

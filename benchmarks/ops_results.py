@@ -21,6 +21,8 @@ OURS = ("undertorch own", "undertorch auto")
 NORMS = ("rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm")
 LARGE = 256e6
 """Bytes of a tensor from which the aims of memory-bound ops hold."""
+NEAR_TORCH = 2.0
+"""Times the CPU's time of torch's own call, which counts as near it."""
 BEHIND_BY, BEHIND_US = 0.05, 1.0
 """What counts as behind a peer: more than both."""
 
@@ -299,7 +301,11 @@ def keep_overhead(file: Path, versions: dict[str, str], machine: str) -> None:
     """µs of a call, graph breaks, compilations."""
     rows = json.loads(file.read_text("utf-8"))
     looked = [row for row in rows if "graph_breaks" in row]
+    times = {row["op"]: row["forward_us"] / row["torch_forward_us"] for row in rows if "torch_forward_us" in row}
     aims = [
+        Aim(what="eager call, CPU's time, forward", aim=f"at most {NEAR_TORCH:g} times torch's op",
+            got=", ".join(f"{op} {ratio:.1f}" for op, ratio in times.items()),
+            holds=bool(times) and max(times.values()) <= NEAR_TORCH),
         Aim(what="graph breaks", aim="0", got=str(sum(row["graph_breaks"] for row in looked)),
             holds=bool(looked) and not any(row["graph_breaks"] for row in looked)),
         Aim(what="compilations over 20 batch sizes", aim="at most 2 an op",

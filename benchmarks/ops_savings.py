@@ -64,6 +64,25 @@ CASES: dict[str, tuple[str, str, str]] = {
         "x = rand(4096, 32768); dy = torch.ones_like(x)",
         "torch.softmax(x, -1).backward(dy)", "ops.softmax(x).backward(dy)",
     ),
+    "rope 4 x 4096 x (32 + 8) x 128": (
+        "q, k = rand(4, 32, 4096, 128), rand(4, 8, 4096, 128); c, s = (torch.ones(4096, 64, device='cuda',"
+        " dtype=torch.bfloat16) for _ in range(2)); cs, sn = torch.cat([c, c], -1), torch.cat([s, s], -1);"
+        " turned = lambda x: x * cs + torch.cat([-x[..., 64:], x[..., :64]], -1) * sn;"
+        " dy = [torch.ones_like(q), torch.ones_like(k)]",
+        "torch.autograd.backward([turned(q), turned(k)], dy)", "torch.autograd.backward(ops.rope(q, k, c, s), dy)",
+    ),
+    "linear_act 32768 x 768 to 3072": (
+        "x, w, b = rand(32768, 768), rand(3072, 768), rand(3072); dy = torch.ones(32768, 3072, device='cuda',"
+        " dtype=torch.bfloat16)",
+        "F.gelu(F.linear(x, w, b)).backward(dy)", "ops.linear_act(x, w, b).backward(dy)",
+    ),
+    "attention 4 x 32 x 1024 x 128, softcap": (
+        "q, k, v = (rand(4, 32, 1024, 128) for _ in range(3)); dy = torch.ones_like(q);"
+        " seen = torch.ones(1024, 1024, device='cuda', dtype=torch.bool).tril()",
+        "(torch.softmax((30.0 * torch.tanh(q @ k.mT * 128**-0.5 / 30.0)).masked_fill(~seen, -torch.inf), -1)"
+        " @ v).backward(dy)",
+        "ops.attention(q, k, v, causal=True, softcap=30.0).backward(dy)",
+    ),
 }  # fmt: skip
 """What is made, a step of plain torch, and one of ours."""
 

@@ -39,7 +39,7 @@ BF16, FP32 = torch.bfloat16, torch.float32
 SMS = 132
 """Of an H200: how the ways are listed where there is no GPU."""
 
-COMPILING = 30.0
+COMPILING = 20.0
 """Seconds at most."""
 
 FEW = 64
@@ -59,6 +59,8 @@ class Case:
     call: Callable[[Any, Sequence[Any]], Any]
     least_bytes: int = 0
     flops: int = 0
+    holds: bool = False
+    """Whether the memory counts that a way needs at its peak."""
     exact: Callable[[Sequence[Any]], Any] | None = None
     """The result in float64."""
 
@@ -260,7 +262,10 @@ def library_cases(device: str, few: bool) -> Iterator[Case]:
             )
 
 
-GROUPS = (copy_cases, attention_cases, softmax_cases, rope_cases, linear_cases, library_cases)
+Group = Callable[[str, bool], Iterator[Case]]
+"""(device, whether few rows stand for many) -> cases."""
+
+GROUPS: tuple[Group, ...] = (copy_cases, attention_cases, softmax_cases, rope_cases, linear_cases, library_cases)
 
 
 def with_backward(function: Callable[..., Tensor], given: Sequence[Tensor], *, both: bool) -> Any:
@@ -329,6 +334,18 @@ def errors(case: Case) -> dict[str, float]:
     return found
 
 
+def peak(case: Case, way: Any) -> int | None:
+    """Bytes that a call holds at most, beyond its inputs; None where it does not run."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(*DOES_NOT_RUN):
+        case.call(way, case.tensors)
+        return torch.cuda.max_memory_allocated() - before
+    return None
+
+
 def told(case: Case, copy: list[float]) -> dict[str, Any]:
     """A line about a case; `copy` holds the best rate of the copy."""
     begin = time.monotonic()
@@ -347,11 +364,12 @@ def told(case: Case, copy: list[float]) -> dict[str, Any]:
         "of_copy": {way: round(rate / max(copy[-1], 1e-9), 3) for way, rate in rates.items()},
         "tflops": {way: round(case.flops / t / 1e6, 1) for way, t in times.items()} if case.flops else {},
         "error": {way: float(f"{value:.3g}") for way, value in off.items()},
+        "peak_bytes": {str(way): peak(case, way) for way in case.ways} if case.holds else {},
         "s": round(time.monotonic() - begin, 1),
     }
 
 
-def compile_share(share: int, of: int, only: str) -> None:
+def compile_share(groups: Sequence[Group], share: int, of: int, only: str) -> None:
     from undertorch.compilers.triton_driver import Driver, put_in_place
     from undertorch.gpus import find
     from undertorch.ops.calls import on_host
@@ -359,7 +377,7 @@ def compile_share(share: int, of: int, only: str) -> None:
     torch.set_num_threads(1)
     put_in_place(Driver(find("H200"), lambda launch: None, lambda name, count: None))
     place = 0
-    for case in itertools.chain(*(group("cpu", True) for group in GROUPS)):
+    for case in itertools.chain(*(group("cpu", True) for group in groups)):
         for way in case.ways if only in case.name else ():
             place += 1
             if place % of == share and way not in (LIBRARY, TOLD):
@@ -367,10 +385,10 @@ def compile_share(share: int, of: int, only: str) -> None:
                     case.call(way, case.tensors)
 
 
-def compile_all(only: str, seconds: float = COMPILING) -> float:
+def compile_all(script: str, only: str, seconds: float = COMPILING) -> float:
     began = time.monotonic()
     workers = max(min((os.cpu_count() or 2) - 1, 15), 1)
-    each = [[sys.executable, __file__, "-", "--compile", str(n), str(workers), "--only", only] for n in range(workers)]
+    each = [[sys.executable, script, "-", "--compile", str(n), str(workers), "--only", only] for n in range(workers)]
     running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in each]
     for process in running:
         try:
@@ -380,8 +398,9 @@ def compile_all(only: str, seconds: float = COMPILING) -> float:
     return time.monotonic() - began
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(groups: Sequence[Group], script: str, about: str | None) -> None:
+    """Of `script`, whose docstring is `about`: OUT/NAME_OF_SCRIPT.jsonl."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--limit", type=float, default=60.0, help="start no case after so many seconds")
     parser.add_argument("--only", default="", help="cases whose name holds this word")
@@ -391,19 +410,19 @@ def main() -> None:
     os.environ["UNDERTORCH_OPS"] = "own"
     began = time.monotonic()
     if asked.compile:
-        return compile_share(*asked.compile, asked.only)
+        return compile_share(groups, *asked.compile, asked.only)
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.on == "cpu":
-        return compile_share(0, 1, asked.only)
-    with (asked.out / "transformer_ways.jsonl").open("w", encoding="utf-8") as lines:
+        return compile_share(groups, 0, 1, asked.only)
+    with (asked.out / Path(script).with_suffix(".jsonl").name).open("w", encoding="utf-8") as lines:
 
         def tell(**row: Any) -> None:
             print(json.dumps(row, ensure_ascii=False), file=lines, flush=True)
 
         tell(gpu=torch.cuda.get_device_name(), torch=torch.__version__, triton=triton.__version__)
-        tell(compiling_s=round(compile_all(asked.only), 1))
+        tell(compiling_s=round(compile_all(script, asked.only), 1))
         copy = [0.0]
-        for group in GROUPS:
+        for group in groups:
             try:
                 for case in group("cuda", False):
                     if asked.only not in case.name and case.name != "copy":
@@ -419,4 +438,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(GROUPS, __file__, __doc__)

@@ -1,4 +1,4 @@
-"""Makes the tables of the pages in TABLES from benchmarks/results/: `make bench`.
+"""Makes the tables of the pages in TABLES from benchmarks/results/: `make bench`. The ops' calls come from their code.
 
 A table stands between `<!-- table NAME -->` and `<!-- end -->`; NAME is a function here.
 """
@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from ops_calls import ops_calls
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -198,8 +200,26 @@ def measured_models() -> str:
         for r in result("golden_models")["rows"]
         for one in (r, *r["earlier"])
     ]
-    head = ["run", "launches", "with a line", "seen, ms", "five steps", "unseen, ms", "five steps", "differs"]
+    head = ["run", "launches", "with a line", "seen, ms", "each step", "unseen, ms", "each step", "differs"]
     return table([*head, "idle", "losses"], cells)
+
+
+def recordings() -> str:
+    """The same models recorded twice."""
+    cells = [
+        [
+            f"`{r['model']}`",
+            f"{r['ops_alike']:,} of {max(r['ops']):,}",
+            f"{r['kernels_alike']:,} of {max(r['launches']):,}",
+            f"{r['launches_alike']:,}",
+            f"{r['busy_us'][0] / 1e3:.2f}, {r['busy_us'][1] / 1e3:.2f}",
+            f"{100 * (r['ratio_median'] - 1):+.2f} %",
+            f"{100 * (r['ratio_5_95'][0] - 1):+.1f} … {100 * (r['ratio_5_95'][1] - 1):+.1f} %",
+        ]
+        for r in result("recordings_compared")["rows"]
+    ]
+    head = ["run", "ops at the same line", "kernels there", "with the same grid", "kernels' sum, ms"]
+    return table([*head, "a launch, median", "nine in ten"], cells)
 
 
 def ten_models() -> str:
@@ -386,14 +406,36 @@ def check_scale() -> str:
 OPS_BY = ("undertorch auto", "undertorch own", "torch", "torch.compile", "liger", "quack")
 """Who is in the table of the ops' times, in order."""
 
+OPS_MEASURED = ROOT / "src" / "undertorch" / "ops" / "measured.json"
+
+
+def ops_cases() -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """By op and by what was measured of it (shape, dtype unless bfloat16, pass): the row of each who was."""
+    cases: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in result("ops")["rows"]:
+        if "us" not in row:
+            continue
+        size = " × ".join(str(row[name]) for name in ("rows", "features", "width") if row[name])
+        kind = "" if row["dtype"] == "bfloat16" else f" {row['dtype']}"
+        case = f"{row['op']} {size}{kind}, {row['pass_']}"
+        cases.setdefault((row["op"].partition(",")[0], case), {})[row["who"]] = row
+    return cases
+
+
+def ops_measured() -> str:
+    """The same times as a file of the package: `undertorch ops explain` prints them."""
+    content = result("ops")
+    versions = ", ".join(f"{name} {content['versions'][name]}" for name in ("torch", "triton"))
+    rows = [
+        {"op": op, "case": case, "us": {who.removeprefix("undertorch "): by[who]["us"] for who in OPS_BY if who in by}}
+        for (op, case), by in ops_cases().items()
+    ]
+    where = f"{content['machine']}, {versions}, {content['date']}"
+    return json.dumps({"where": where, "rows": rows}, indent=1, ensure_ascii=False) + "\n"
+
 
 def ops_times() -> str:
     """Times of the training ops beside others', with the share of the copy rate, or the arithmetic, of `auto`."""
-    rows = [row for row in result("ops")["rows"] if "us" in row]
-    cases: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("op", "rows", "features", "width", "dtype", "pass_"))
-        cases.setdefault(key, {})[row["who"]] = row
 
     def time(row: dict[str, Any] | None) -> str:
         if row is None:
@@ -406,13 +448,11 @@ def ops_times() -> str:
         return f"{100 * row['of_copy']:.0f} %"
 
     cells = []
-    for (op, count, features, width, dtype, pass_), by in cases.items():
-        size = " × ".join(str(n) for n in (count, features, width) if n)
-        kind = "" if dtype == "bfloat16" else f" {dtype}"
+    for (_, case), by in ops_cases().items():
         first = by.get("undertorch auto") or by.get("undertorch own")
         cells.append(
             [
-                f"{op} {size}{kind}, {pass_}",
+                case,
                 *(time(by.get(who)) for who in OPS_BY),
                 reached(first) if first else "",
             ]
@@ -469,8 +509,8 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, cost),
     "gpus.md": (calibrated, l2_walks),
     "machine.md": (machine_speeds, machine_compiles, approximations),
-    "measuring.md": (measured_models, seeing_cost),
-    "ops.md": (ops_times, ops_aims, ops_saved, ops_contract),
+    "measuring.md": (measured_models, seeing_cost, recordings),
+    "ops.md": (ops_calls, ops_times, ops_aims, ops_saved, ops_contract),
     "traces.md": (trace_joins, trace_speed),
     "triton.md": (triton_cases, triton_speeds),
 }
@@ -500,6 +540,7 @@ def fault_times() -> None:
 def main() -> None:
     """Fills in every table of the pages."""
     fault_times()
+    OPS_MEASURED.write_text(ops_measured(), encoding="utf-8")
     for name, tables in TABLES.items():
         page = ROOT / "docs" / name
         text = page.read_text()

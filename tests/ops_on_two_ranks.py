@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import distributed
 
-from undertorch.ops import AdamW, BadCall, grad_norm
+from undertorch.ops import AdamW, BadCall, add_layer_norm, grad_norm, rms_norm, softmax
 
 SIZES = ((8, 6), (5, 4), (3,))
 """The second and third do not divide by two."""
@@ -39,4 +39,22 @@ def train(rank, path):
             torch.testing.assert_close(parameter.full_tensor(), other)
     with pytest.raises(BadCall, match="partial"):
         grad_norm([DTensor.from_local(torch.ones(3), mesh, [Partial()])])
+    for kind in (Shard(0), Replicate()):
+        check_rows(mesh, kind)
     distributed.destroy_process_group()
+
+
+def check_rows(mesh, kind):
+    """Norms and softmax of rows on both ranks, with whole weights: what they are of all rows, gradients included."""
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    rows, weight = torch.randn(5, 6, generator=torch.Generator().manual_seed(1)), torch.linspace(1, 2, 6)
+    given = [distribute_tensor(rows, mesh, [kind]), distribute_tensor(weight, mesh, [Replicate()])]
+    both = []
+    for tensors in (given, (rows.clone(), weight.clone())):
+        x, w = (tensor.requires_grad_() for tensor in tensors)
+        y, total = add_layer_norm(rms_norm(x, w), x, w, w)
+        result = softmax(y) * total
+        both.append([result, *torch.autograd.grad(result.square().sum(), [x, w])])
+    for ours, right in zip(*both, strict=True):
+        torch.testing.assert_close(ours.full_tensor(), right)

@@ -8,6 +8,7 @@ PAST_BUGS = {
     "expanded, zero-stride input": r"(input|inputs|logits) .*expanded|zero columns stride",
     "expanded, zero-stride gradient": r"gradient .*expanded|incoming expanded",
     "transposed input": r"(input|inputs|logits|parameters) transposed",
+    "labels of any strides": r"labels (transposed|every other|sliced|one)",
     "transposed gradient": r"gradients? transposed",
     "input at an odd address": r"(input|inputs|logits|parameters|gradients) offset by one",
     "ranks 1 to 5": r"rank \d",
@@ -30,7 +31,8 @@ PAST_BUGS = {
     "another stream": r"another stream",
     "a CUDA graph": r"CUDA graph",
     "torch.compile(fullgraph=True)": r"compiled whole",
-    "functorch": r"refused",
+    "functorch": r"(functorch|vmap).* refused",
+    "second derivatives": r"second derivative is refused",
     "the same every time": r"the same five times",
 }
 """By name, what a row of the table is called. Sharded parameters (FSDP2) are in tests/ops/test_dtensor.py."""

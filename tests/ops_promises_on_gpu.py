@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ops_promises import BF16, FP32, Row, far
-from undertorch.ops import AdamW, BadCall, adamw, grad_norm, layer_norm
+from undertorch.ops import AdamW, BadCall, adamw, grad_norm, layer_norm, linear_cross_entropy, softmax
 from undertorch.ops import cross_entropy as entropy
 from undertorch.ops import rms_norm as norm
 from undertorch.ops.adamw import reference as adamw_reference
 from undertorch.ops.cross_entropy import reference as entropy_reference
+from undertorch.ops.cross_entropy_ways import RINGS
+from undertorch.ops.linear_cross_entropy import reference as linear_reference
 from undertorch.ops.rms_norm import reference as norm_reference
 
 
@@ -72,6 +74,22 @@ def entropy_beyond_32_bits(_: str) -> list[str]:
     tail = logits.detach()[-64:].clone().requires_grad_()
     (expected,) = torch.autograd.grad(entropy(tail, labels[-64:], reduction="sum"), tail)
     return [] if torch.equal(gradient[-64:], expected) else ["the last rows differ"]
+
+
+def softmax_beyond_32_bits(_: str) -> list[str]:
+    """Rows of more than 2^31 elements, short and long ones, and their gradients."""
+    wrong = []
+    for width in (4096, 131072):
+        rows = 2**31 // width + 100
+        x = torch.randn(100, width, device="cuda", dtype=BF16).repeat(rows // 100 + 1, 1)[:rows].requires_grad_()
+        y = softmax(x)
+        (dx,) = torch.autograd.grad(y, x, x.detach())
+        tail = x.detach()[-64:].clone().requires_grad_()
+        y_tail = softmax(tail)
+        (dx_tail,) = torch.autograd.grad(y_tail, tail, tail.detach())
+        if not (alike(y[-64:], y_tail) and alike(dx[-64:], dx_tail)):
+            wrong.append(f"the last rows of {width} differ")
+    return wrong
 
 
 def in_a_graph(_: str) -> list[str]:
@@ -257,12 +275,34 @@ def rings(_: str) -> list[str]:
         exact = logits.double().requires_grad_()
         loss = entropy_reference(exact, labels, label_smoothing=smoothing, z_loss=z_loss)
         loss.backward()
-        for ring in (ring for ring in file.RINGS if ring.holds(width)):
+        for ring in (ring for ring in RINGS if ring.holds(width)):
             got, _, _, gradient = file.forward(
                 logits, labels, None, -100, smoothing, "mean", z_loss, None, True, piece=ring
             )
             if far(got, loss.detach()) > 1e-6 or far(gradient, exact.grad) > 4e-3:
                 wrong.append(f"{ring}, {width}: {far(got, loss.detach()):.1e}, {far(gradient, exact.grad):.1e}")
+    return wrong
+
+
+def linear_over_own_logits(_: str) -> list[str]:
+    """linear_cross_entropy of real vocabularies, whose chunks' gradients are written over their logits by the kernel
+    that each is cut for, with both kinds of sums, against float64.
+    """
+    wrong = []
+    for classes in (50304, 50257, 128256):
+        x, weight = (torch.randn(n, 64, device="cuda", dtype=BF16) * 0.35 for n in (600, classes))
+        labels = torch.randint(0, classes, (600,), device="cuda")
+        labels[::7] = -100
+        given = [tensor.requires_grad_() for tensor in (x, weight)]
+        exact = [tensor.detach().double().requires_grad_() for tensor in given]
+        truth = linear_reference(*exact, labels)
+        for accumulation in (FP32, BF16):
+            loss = linear_cross_entropy(*given, labels, accumulation=accumulation)
+            found = [loss, *torch.autograd.grad(loss, given, torch.full_like(loss, 0.5))]
+            right = [truth, *torch.autograd.grad(truth, exact, torch.full_like(truth, 0.5), retain_graph=True)]
+            off = [far(a.detach(), b.detach()) for a, b in zip(found, right, strict=True)]
+            if off[0] > 1e-3 or max(off[1:]) > 1e-2:
+                wrong.append(f"{classes} classes, {accumulation} sums: {off}")
     return wrong
 
 
@@ -278,12 +318,18 @@ def gpu_rows() -> Iterator[Row]:
         "used twice": used_twice,
         "functorch is refused": refused(lambda: torch.func.grad(lambda t: norm(t).sum())(x())),
         "vmap is refused": refused(lambda: torch.vmap(norm)(x())),
+        "vmap of softmax is refused": refused(lambda: torch.vmap(softmax)(x())),
+        "a second derivative is refused": refused(
+            lambda: torch.autograd.grad(softmax(t := x().requires_grad_())[:, 0].sum(), t, create_graph=True)
+        ),
         "a weight of another length is refused": refused(lambda: norm(x(), torch.ones(7, device="cuda"))),
         "on a GPU that is not current": another_gpu,
         "compiled whole, twenty batch sizes": compiled,
         "more than 2^31 elements": beyond_32_bits,
         "logits of more than 2^31 elements": entropy_beyond_32_bits,
+        "softmax of more than 2^31 elements": softmax_beyond_32_bits,
         "rows in shared memory": rings,
+        "gradients over a linear layer's own logits": linear_over_own_logits,
     }
     for name, check in checks.items():
         yield Row(op="gpu", name=name, check=check, on_gpu_only=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from undertorch.ops import choose
+from undertorch.ops.calls import as_compiled_code
 from undertorch.ops.choose import Choice
 
 
@@ -16,7 +17,7 @@ def of_its_own(tmp_path, monkeypatch):
     """A cache and a memory that no other test has seen."""
     monkeypatch.setenv("UNDERTORCH_CACHE", str(tmp_path))
     monkeypatch.delenv("UNDERTORCH_OPS", raising=False)
-    for memory in ("_CHOSEN", "_EXPLAINED", "_STORED"):
+    for memory in ("_CHOSEN", "_USUAL", "_EXPLAINED", "_STORED"):
         monkeypatch.setattr(choose, memory, {})
 
 
@@ -67,7 +68,7 @@ def test_a_class_of_calls_is_measured_once(measured):
 
 def test_another_process_finds_what_was_measured(measured, monkeypatch):
     ask()
-    for memory in ("_CHOSEN", "_STORED"):
+    for memory in ("_CHOSEN", "_USUAL", "_STORED"):
         monkeypatch.setattr(choose, memory, {})
     assert ask() == "b"
     assert len(measured[1]) == 1
@@ -75,7 +76,7 @@ def test_another_process_finds_what_was_measured(measured, monkeypatch):
 
 def test_what_was_measured_elsewhere_does_not_hold_here(measured, monkeypatch):
     ask()
-    for memory in ("_CHOSEN", "_STORED"):
+    for memory in ("_CHOSEN", "_USUAL", "_STORED"):
         monkeypatch.setattr(choose, memory, {})
     monkeypatch.setattr(choose, "environment", lambda device: "another GPU")
     ask()
@@ -102,6 +103,42 @@ def test_nothing_is_measured_at_the_wrong_moment(measured, monkeypatch, moment):
         assert ask() == "b"
 
 
+def test_ways_are_listed_for_new_classes_of_calls_only(measured, monkeypatch):
+    """Listing them takes longer than a launch. Where nothing may be measured they are listed once, too."""
+    listed = []
+
+    def ways():
+        listed.append(1)
+        return ("a", "b")
+
+    assert [ask(ways=ways) for _ in range(3)] == ["b"] * 3
+    assert len(listed) == 1
+    monkeypatch.setattr(choose, "on_machine", lambda: True)
+    assert [ask(ways=ways, rows=3000) for _ in range(3)] == ["a"] * 3
+    assert len(listed) == 2
+
+
+def test_deterministic_mode_takes_the_usual_way_whatever_was_chosen_before(measured, monkeypatch):
+    assert ask() == "b"
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+        assert ask() == "a"
+    assert ask() == "b"
+
+
+def test_nothing_is_measured_by_compiled_code(measured):
+    """What torch.compile made runs after the compilation, where torch.compiler.is_compiling() says no."""
+    assert as_compiled_code(ask, ()) == "a"
+    assert measured[1] == []
+    assert ask() == "b"
+    assert as_compiled_code(ask, ()) == "b"
+
+
+def test_an_empty_mode_is_none(monkeypatch):
+    monkeypatch.setenv("UNDERTORCH_OPS", "")
+    assert choose.mode() == "auto"
+
+
 def test_an_unknown_mode_is_refused(monkeypatch):
     monkeypatch.setenv("UNDERTORCH_OPS", "fast")
     with pytest.raises(ValueError, match="UNDERTORCH_OPS is 'fast'; it is one of auto, own, library"):
@@ -112,7 +149,7 @@ def test_choices_go_from_one_machine_to_another(measured, tmp_path, monkeypatch)
     ask()
     choose.save(tmp_path / "carried.json")
     monkeypatch.setenv("UNDERTORCH_CACHE", str(tmp_path / "elsewhere"))
-    for memory in ("_CHOSEN", "_STORED"):
+    for memory in ("_CHOSEN", "_USUAL", "_STORED"):
         monkeypatch.setattr(choose, memory, {})
     choose.load(tmp_path / "carried.json")
     assert ask() == "b"

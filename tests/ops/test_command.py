@@ -1,6 +1,10 @@
 """`undertorch ops` as its user meets it, on a machine without a GPU."""
 
+import re
+from collections import Counter
+
 import pytest
+import torch
 
 from undertorch.cli.main import run
 from undertorch.ops import catalogue
@@ -32,12 +36,44 @@ def test_what_was_measured_here_is_told(tmp_path, monkeypatch, capsys):
     assert "3.5 µs  1 row, 8 warps" in said
 
 
+NORMS = ("rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm")
+
+
+@pytest.mark.parametrize("op", NORMS)
+def test_a_norm_names_the_kernel_that_torch_runs_for_it(op, capsys):
+    """F.rms_norm is aten::_fused_rms_norm, F.layer_norm aten::native_layer_norm; the sum is an add before either."""
+    run(["ops", "explain", op])
+    said = capsys.readouterr().out
+    assert ("_fused_rms_norm" in said) is ("rms" in op)
+    assert ("native_layer_norm" in said) is ("layer" in op)
+    assert ("add, then" in said) is op.startswith("add")
+
+
+def test_no_two_norms_say_the_same(capsys):
+    texts = Counter()
+    for op in NORMS:
+        run(["ops", "explain", op])
+        texts[re.sub(rf"\b{op}\b", "", capsys.readouterr().out)] += 1
+    assert max(texts.values()) == 1
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_it_is_told_that_nothing_was_chosen_here(gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("UNDERTORCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    run(["ops", "explain", "softmax"])
+    said = capsys.readouterr().out
+    assert ("There is no GPU here: nothing was measured or chosen on this machine." in said) is not gpu
+    assert ("nothing is chosen here so far" in said) is gpu
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["explain", "relu"], "there is no op 'relu'"),
         (["bench", "rms_norm"], "undertorch ops bench rms_norm 16384x4096"),
         (["bench", "rms_norm", "0x5"], "undertorch ops bench rms_norm 16384x4096"),
+        (["bench", "attention", "4096x128"], "attention is measured at a shape BATCHxHEADSxTOKENSxSIZE"),
     ],
 )
 def test_what_cannot_be_answered_is_said_in_a_sentence(arguments, said, capsys):

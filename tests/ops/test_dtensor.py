@@ -1,4 +1,4 @@
-"""Sharded parameters: clipped and updated in their local parts, with the norm of the whole."""
+"""Sharded parameters: clipped and updated in their local parts, with the norm of the whole. Sharded rows too."""
 
 import pytest
 from torch import distributed

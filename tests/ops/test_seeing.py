@@ -46,6 +46,12 @@ def test_the_loss_comes_with_the_gradient_of_the_logits(step):
     assert losses.min_bytes_written == 512 * 1024 * 4 + 3 * 512 * 4
 
 
+def test_the_gradients_of_the_linear_loss_are_looked_at_and_not_moved(step):
+    """They came with the loss: the backward reads the incoming gradient, 4 bytes, for each of the two."""
+    scaled = kernels(step, "linear_cross_entropy_scale")
+    assert [(kernel.name, kernel.min_bytes) for kernel in scaled] == [("scaled_unless_one", 4)] * 2
+
+
 def test_the_optimizer_moves_28_bytes_a_parameter_and_the_norm_4(step):
     """Parameter, gradient and two moments read, parameter and moments written; gradients read for the norm."""
     (update,) = [kernel for kernel in kernels(step, "adamw") if kernel.name == "update"]

@@ -16,7 +16,7 @@ from undertorch.compilers.ptxas import programs  # noqa: E402
 from undertorch.compilers.triton_driver import Driver, put_in_place  # noqa: E402
 from undertorch.gpus import find  # noqa: E402
 from undertorch.ops.calls import on_host  # noqa: E402
-from undertorch.ops.cross_entropy import RINGS, SOURCE, Settings  # noqa: E402
+from undertorch.ops.cross_entropy_ways import RINGS, SOURCE, Settings  # noqa: E402
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -28,7 +28,7 @@ BF16 = torch.bfloat16
 KERNELS = {
     *("norm_forward", "wide_norm_forward", "norm_backward", "wide_norm_dx", "wide_norm_dw", "column_sums"),
     *("losses", "gradients", "label_weight", "reduced", "squares", "root", "coefficients", "update"),
-    *("gradients_unless_one", "gated_forward", "gated_backward"),
+    *("gradients_unless_one", "scaled_unless_one", "gated_forward", "gated_backward"),
     *("softmax_forward", "softmax_backward", "wide_softmax_forward", "wide_softmax_backward", "rotate"),
     *("activate", "activate_backward"),
     *("attend", "attend_backward_queries", "attend_backward_keys"),
@@ -50,6 +50,10 @@ def calls():
         {"label_smoothing": 0.1, "z_loss": 1e-3, "softcap": 20.0, "weight": torch.rand(40000)},
     ):
         torch.autograd.grad(ops.cross_entropy(x, labels, **settings), x, torch.tensor(1.0))
+    odd = torch.randn(4, 39999, dtype=BF16, requires_grad=True)
+    torch.autograd.grad(ops.cross_entropy(odd, labels), odd)
+    head = torch.randn(301, 768, dtype=BF16, requires_grad=True)
+    torch.autograd.grad(ops.linear_cross_entropy(x[:, :768], head, labels), [x, head])
     gate, up = torch.randn(6, 700, requires_grad=True).chunk(2, -1)
     for activated in (ops.swiglu(gate, up), ops.geglu(gate, up), ops.geglu(gate, up, approximate="tanh")):
         torch.autograd.grad(activated.sum(), [gate, up])

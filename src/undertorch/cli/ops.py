@@ -25,7 +25,10 @@ def ops(
     op: Annotated[
         str | None, typer.Argument(metavar="OP", help="One op, such as rms_norm; explain without one: all.")
     ] = None,
-    shape: Annotated[str | None, typer.Argument(metavar="ROWSxWIDTH", help="bench: the shape to measure at.")] = None,
+    shape: Annotated[
+        str | None,
+        typer.Argument(metavar="SHAPE", help="bench: the sizes to measure at, of most ops ROWSxWIDTH."),
+    ] = None,
     dtype: Annotated[str, typer.Option(metavar="float32|bfloat16|float16", help="bench: of the rows.")] = "bfloat16",
 ) -> None:
     """The fused training ops: who serves which and why, and how fast each way is on this GPU."""
@@ -62,9 +65,9 @@ MODES = (
 
 
 def _explain(catalogue: Any, op: str | None) -> None:
-    from undertorch.ops import choose
-
     print(MODES)
+    if not catalogue.has_gpu():
+        print("There is no GPU here: nothing was measured or chosen on this machine.")
     for name in (op,) if op is not None else catalogue.NAMES:
         served = catalogue.candidates(name)
         print(name)
@@ -72,21 +75,27 @@ def _explain(catalogue: Any, op: str | None) -> None:
             print(f"  {candidate.passes}: {candidate.kernel}, {candidate.who}")
             print(f"    serves {candidate.serves}")
             print(f"    {candidate.why}")
-            if candidate.figures is not None:
-                print(f"    measured: {candidate.figures}")
-        for where, choices in choose.everything_stored().items():
-            for choice in choices.values():
-                if choice.key.startswith(f"{name}_"):
-                    print(f"  chosen on {where}: {choice.key}: {choice.way} ({choice.why})")
-                    for way, time in sorted(choice.microseconds.items(), key=lambda pair: pair[1]):
-                        print(f"    {time:>10.1f} µs  {way}")
+        where, rows = catalogue.measured(name)
+        if rows:
+            print(f"  published, in µs ({where}; docs/ops.md):")
+        for row in rows:
+            print(f"    {row.case}: {', '.join(f'{who} {time:,.0f}' for who, time in row.microseconds.items())}")
+        chosen = list(catalogue.choices(name))
+        if not chosen and catalogue.has_gpu():
+            print("  nothing is chosen here so far: the first call of a class of calls measures its ways")
+        for where, choice in chosen:
+            print(f"  chosen on {where}: {choice.key}: {choice.way} ({choice.why})")
+            for way, time in sorted(choice.microseconds.items(), key=lambda pair: pair[1]):
+                print(f"    {time:>10.1f} µs  {way}")
 
 
 def _bench(catalogue: Any, op: str | None, shape: str | None, dtype: str) -> None:
-    match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", shape or "")
-    if op is None or match is None:
+    if op is None or shape is None or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", shape):
         raise BadInput("bench measures one op at one shape: undertorch ops bench rms_norm 16384x4096.")
-    for each, times in catalogue.timed(op, int(match[1]), int(match[2]), dtype):
-        print(f"{op} {each.name}, {match[1]} x {match[2]} {dtype}, {each.least_bytes / 1e6:,.1f} MB at least")
+    sizes = tuple(map(int, shape.split("x")))
+    for each, times in catalogue.timed(op, sizes, dtype):
+        least = f"{each.flops / 1e12:,.2f} TFLOP" if each.flops else f"{each.least_bytes / 1e6:,.1f} MB at least"
+        print(f"{op} {each.name}, {shape.replace('x', ' x ')} {dtype}, {least}")
         for way, time in sorted(times.items(), key=lambda pair: pair[1]):
-            print(f"  {time:>10.1f} µs  {each.least_bytes / time / 1e6:>6.2f} TB/s  {way}")
+            done = each.flops or each.least_bytes
+            print(f"  {time:>10.1f} µs  {done / time / 1e6:>7.2f} T{'FLOP' if each.flops else 'B'}/s  {way}")

@@ -1,5 +1,8 @@
 """undertorch train: a language model, from text to checkpoint."""
 
+import errno
+import os
+import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +15,11 @@ from undertorch.cli.progress import progress
 if TYPE_CHECKING:
     from undertorch.train.loop import Ended
 
+SPINS = "5000"
+"""Rounds in which a thread of OpenMP without work looks for some before it sleeps. libgomp's own 300,000 (its manual,
+GOMP_SPINCOUNT) hold cores that other programs, or the thread it waits for, would use: 1,800 tokens a second of `nano`
+on two cores that three others wanted as well, and 3,900 with so many.
+"""
 TERMINATED = 143
 """128 + SIGTERM, as shells count."""
 
@@ -100,6 +108,9 @@ def train(
     compiled: Annotated[
         bool | None, typer.Option("--compile", help="Let torch.compile make the model's kernels.")
     ] = None,
+    whole_logits: Annotated[
+        bool, typer.Option("--whole-logits", help="Make all logits at once: faster where there is room for them.")
+    ] = False,
     parallel: Annotated[
         str | None, typer.Option(metavar="ddp|fsdp", help="Under torchrun.", show_default="ddp")
     ] = None,
@@ -115,8 +126,11 @@ def train(
         "steps": steps, "batch": batch, "accumulate": accumulate, "context": context, "vocabulary": vocabulary,
         "layers": layers, "width": width, "heads": heads, "rate": rate, "seed": seed, "tokenizer": tokenizer,
         "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every, "keep": keep, "recompute": recompute,
-        "compiled": compiled, "parallel": parallel, "deterministic": deterministic,
+        "compiled": compiled, "fused_loss": False if whole_logits else None, "parallel": parallel,
+        "deterministic": deterministic,
     }  # fmt: skip
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported, as it is from here on
     from undertorch.train.errors import TrainError
 
     try:
@@ -128,20 +142,35 @@ def train(
             texts=text or [], preset=preset, on=None if on is None else str(on), out=out, resume=resume,
             sample=sample or [], see=see, look=not no_see, gpu=gpu, export=export, changes=changes,
         )  # fmt: skip
-        return _status(start(asked, progress()))
+        status = _status(start(asked, progress()))
+        if status == Status.INTERRUPTED:
+            _end_at_once()
+        return status
+    except KeyboardInterrupt:
+        _end_at_once()
+        raise
     except TrainError as error:
         raise BadInput(str(error)) from error
     except OSError as error:
         where = "a file of the run" if error.filename is None else error.filename
-        raise BadInput(
-            f"{where} cannot be written or read: {error.strerror or error}; make room, or pass --out."
-        ) from error
+        do = (
+            "make room, or pass --out"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "pass --out for another place"
+        )
+        raise BadInput(f"{where} cannot be written or read: {error.strerror or error}; {do}.") from error
     except ModuleNotFoundError as error:
         if error.name in ("torch", "tokenizers", "safetensors", "triton"):
             raise BadInput(
                 f"train needs {error.name}, which is not installed: pip install 'undertorch[train]'."
             ) from error
         raise
+
+
+def _end_at_once() -> None:
+    """All is saved, or is not going to be: Ctrl-C once more ends the process in the middle of whatever its end does."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _status(ended: "Ended") -> int:

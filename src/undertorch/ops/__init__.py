@@ -8,7 +8,7 @@ from undertorch.ops.add_layer_norm import add_layer_norm
 from undertorch.ops.add_rms_norm import add_rms_norm
 from undertorch.ops.attention import attention
 from undertorch.ops.calls import BadCall
-from undertorch.ops.cross_entropy import BadLabel, check_labels, cross_entropy
+from undertorch.ops.cross_entropy import cross_entropy
 from undertorch.ops.geglu import geglu
 from undertorch.ops.grad_norm import grad_norm
 from undertorch.ops.layer_norm import layer_norm
@@ -18,6 +18,7 @@ from undertorch.ops.rms_norm import rms_norm
 from undertorch.ops.rope import rope
 from undertorch.ops.softmax import softmax
 from undertorch.ops.swiglu import swiglu
+from undertorch.ops.told import BadLabel, check_labels
 
 __all__ = [
     "AdamW",

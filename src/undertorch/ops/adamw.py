@@ -9,13 +9,13 @@ step, counted from 1:
 Contract
     Parameters and gradients of float32, bfloat16 or float16 on CUDA, moments float32; a parameter of a half type may
     have a float32 master, which is what is updated, and of which the parameter is the rounded copy. Whatever else
-    (float64, the CPU, tensors with gaps) goes through the reference. Gradients are not written to. lr may be a tensor
-    on the GPU; the step counters are tensors there: nothing waits for the GPU and a CUDA graph can hold the whole step.
-    Elementwise, so the same result every time. DTensors are updated in their local parts. Raises BadCall.
+    floats (float64, the CPU, tensors with gaps) goes through the reference. Gradients are not written to. lr may be a
+    tensor on the GPU; the step counters are tensors there: nothing waits for the GPU and a CUDA graph can hold the
+    whole step. Elementwise, so the same result every time. DTensors are updated in their local parts. Raises BadCall.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from math import log
+from math import inf, log
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ import triton
 from torch import Tensor
 
 from undertorch.ops import adamw_kernels as kernels
-from undertorch.ops.calls import BadCall, on_device_of, runs_own
+from undertorch.ops.calls import Arguments, BadCall, is_number, on_device_of, runs_own
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.grad_norm import DTYPES, grad_norm
@@ -32,6 +32,20 @@ from undertorch.ops.tensor_lists import Tables, by_dtypes, dense, laid_as, local
 
 CLIP_EPS = 1e-6
 """As torch.nn.utils.clip_grad_norm_."""
+
+ARGUMENTS = Arguments(
+    layout="lists of as many tensors each; gradients, moments and masters have their parameter's shape, moments and "
+    "masters float32; steps are float32 without dimensions, and counted up; norm without dimensions, or None",
+    unlike_torch="torch.optim.adamw.adamw has no defaults for lr, betas, eps and weight_decay; here all but lr have "
+    "those of torch.optim.AdamW (weight_decay 0.01, where Adam has 0)",
+)
+
+OPTIMIZER = Arguments(
+    layout="params as torch's optimizers take them: tensors, or groups with settings of their own",
+    unlike_torch="The defaults are torch.optim.AdamW's (weight_decay 0.01 in both; Adam's is 0). Moments are float32 "
+    "(float64 of float64), torch's have the parameter's dtype; half types have float32 masters, unless "
+    "master_weights=False",
+)
 
 # Reference
 
@@ -103,6 +117,7 @@ def adamw(
 
     `norm` of all gradients (`grad_norm`) and `max_norm` clip them. Raises BadCall.
     """
+    check_settings(lr, betas, eps, weight_decay)
     _check(parameters, gradients, exp_avgs, exp_avg_sqs, steps, masters, norm, max_norm)
     kept = parameters if masters is None else masters
     lists = [[local(tensor) for tensor in some] for some in (kept, gradients, exp_avgs, exp_avg_sqs, steps, parameters)]
@@ -211,6 +226,16 @@ def _serves(p: Tensor, g: Tensor, m: Tensor, v: Tensor, step: Tensor, copy: Tens
     )
 
 
+def check_settings(lr: float | Tensor, betas: Sequence[float], eps: float, weight_decay: float) -> None:
+    """Raises BadCall for numbers that AdamW is not defined for. What a tensor holds is not looked at."""
+    pair = isinstance(betas, Sequence) and len(betas) == 2
+    if not pair or not all(0.0 <= float(beta) < 1.0 for beta in betas):
+        raise BadCall(f"adamw: betas are {betas}; they are two, each from 0 to below 1.")
+    for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
+        if not isinstance(value, Tensor) and not (is_number(value) and 0.0 <= value < inf):
+            raise BadCall(f"adamw: {name} is {value}; it is a number from 0 on.")
+
+
 def _check(
     parameters: Sequence[Tensor],
     gradients: Sequence[Tensor],
@@ -221,13 +246,25 @@ def _check(
     norm: Tensor | None,
     max_norm: float | None,
 ) -> None:
-    lists = {"gradients": gradients, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs, "steps": steps}
+    lists = {
+        "parameters": parameters,
+        "gradients": gradients,
+        "exp_avgs": exp_avgs,
+        "exp_avg_sqs": exp_avg_sqs,
+        "steps": steps,
+    }
     if masters is not None:
         lists["masters"] = masters
     for name, tensors in lists.items():
+        if isinstance(tensors, Tensor) or not hasattr(tensors, "__len__"):
+            raise BadCall(f"adamw: {name} is of type {type(tensors).__name__}; pass a list of tensors.")
         if len(tensors) != len(parameters):
             raise BadCall(f"adamw: {len(tensors)} {name} for {len(parameters)} parameters; there is one to each.")
         for place, (tensor, p) in enumerate(zip(tensors, parameters, strict=True)):
+            if not isinstance(tensor, Tensor):
+                raise BadCall(f"adamw: {name}[{place}] is {tensor!r}; pass a tensor.")
+            if name == "parameters" and tensor.is_complex():
+                raise BadCall(f"adamw: {name}[{place}] is complex; pass torch.view_as_real of it.")
             if name != "steps" and tensor.shape != p.shape:
                 raise BadCall(
                     f"adamw: {name}[{place}] has shape {tuple(tensor.shape)} and its parameter {tuple(p.shape)}."
@@ -279,14 +316,23 @@ class AdamW(torch.optim.Optimizer):
         max_norm: float | None = None,
         master_weights: bool = True,
     ) -> None:
-        if not all(0.0 <= beta < 1.0 for beta in betas):
-            raise BadCall(f"AdamW: betas are {betas}; each lies from 0 to below 1.")
+        check_settings(lr, betas, eps, weight_decay)
         if max_norm is not None and not max_norm > 0:
             raise BadCall(f"AdamW: max_norm is {max_norm}; it is above 0, or None.")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
         self.max_norm = max_norm
         self.master_weights = master_weights
         self.norm: Tensor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy and a pickle hold: torch's optimizers leave out what is not of a group."""
+        settings = {"max_norm": self.max_norm, "master_weights": self.master_weights, "norm": self.norm}
+        return {**super().__getstate__(), **settings}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's. Raises BadCall for settings that a group cannot have."""
+        _check_group({**self.defaults, **param_group})
+        super().add_param_group(param_group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -332,16 +378,40 @@ class AdamW(torch.optim.Optimizer):
             state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
             state["exp_avg"] = torch.zeros_like(p, dtype=wide)
             state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
-            if self._has_master(p):
-                state["master"] = p.detach().to(torch.float32, copy=True)
+        if "master" not in state and self._has_master(p):
+            state["master"] = p.detach().to(torch.float32, copy=True)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's; moments and masters of half-type parameters come back as the float32 they are."""
+        """As torch's, and also of torch's AdamW. Moments and masters of half-type parameters are float32.
+
+        Raises BadCall for a state with amsgrad or maximize.
+        """
+        for group in state_dict["param_groups"]:
+            _check_group(group)
         super().load_state_dict(state_dict)
         saved = state_dict["state"]
         every = [p for group in self.param_groups for p in group["params"]]
         for number, p in enumerate(every):
             for name, value in saved.get(number, {}).items():
-                if isinstance(value, Tensor):
-                    self.state[p][name] = value.to(device=p.device, copy=True)
+                if name == "step":  # once a number, in torch's
+                    self.state[p][name] = torch.as_tensor(value).to(p.device, torch.float32, copy=True)
+                elif isinstance(value, Tensor):
+                    dtype = torch.promote_types(value.dtype, torch.float32)
+                    self.state[p][name] = value.to(p.device, dtype, copy=True)
+
+
+NOT_OF_A_GROUP = {
+    "amsgrad": "it is not served",
+    "maximize": "it is not served",
+    "max_norm": "it is of the whole optimizer",
+    "master_weights": "it is of the whole optimizer",
+}
+
+
+def _check_group(group: dict[str, Any]) -> None:
+    """Raises BadCall for numbers that are none of AdamW's, and for what would be passed over in silence."""
+    check_settings(group["lr"], group["betas"], group["eps"], group["weight_decay"])
+    for name, why in NOT_OF_A_GROUP.items():
+        if group.get(name):
+            raise BadCall(f"AdamW: a group of parameters has {name}={group[name]!r}; {why}.")

@@ -8,10 +8,16 @@ Contract
 from torch import Tensor
 
 from undertorch.ops import norms
-from undertorch.ops.calls import runs_own
-from undertorch.ops.candidates import LIBRARY_NORM, OWN_NORM_BACKWARD, OWN_NORM_FORWARD
+from undertorch.ops.calls import Arguments, runs_own
+from undertorch.ops.candidates import norm_candidates
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.layer_norm import reference as layer_norm_reference
+
+ARGUMENTS = Arguments(
+    layout="x and residual (..., D), alike; weight and bias (D,) or None; the result is (layer_norm(x + residual), "
+    "x + residual)",
+    unlike_torch="There is none; eps is 1e-5 as of layer_norm",
+)
 
 # Reference
 
@@ -20,7 +26,7 @@ def reference(
     x: Tensor, residual: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
     """The definition, in plain torch."""
-    norms.check("add_layer_norm", x, residual, weight, bias)
+    norms.check("add_layer_norm", x, residual, weight, bias, eps)
     total = x + residual
     return layer_norm_reference(total, weight, bias, eps), total
 
@@ -35,7 +41,7 @@ NORM = norms.norm("add_layer_norm", centred=True, residual=True)
 
 # Candidates
 
-CANDIDATES = (OWN_NORM_FORWARD, OWN_NORM_BACKWARD, LIBRARY_NORM)
+CANDIDATES = norm_candidates(centred=True, residual=True)
 
 
 def add_layer_norm(
@@ -44,6 +50,6 @@ def add_layer_norm(
     """(layer_norm(x + residual), x + residual), differentiable in all four tensors. Raises BadCall."""
     if prefers_library() or not runs_own(x, residual, weight, bias):
         return reference(x, residual, weight, bias, eps)
-    norms.check("add_layer_norm", x, residual, weight, bias)
-    y, total, *_ = NORM.call(x, residual, weight, bias, eps)
+    norms.check("add_layer_norm", x, residual, weight, bias, eps)
+    y, total = NORM.call(x, residual, weight, bias, eps)
     return y, total

@@ -8,17 +8,22 @@ Contract
 from torch import Tensor
 
 from undertorch.ops import norms
-from undertorch.ops.calls import runs_own
-from undertorch.ops.candidates import LIBRARY_NORM, OWN_NORM_BACKWARD, OWN_NORM_FORWARD
+from undertorch.ops.calls import Arguments, runs_own
+from undertorch.ops.candidates import norm_candidates
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.rms_norm import reference as rms_norm_reference
+
+ARGUMENTS = Arguments(
+    layout="x and residual (..., D), alike; weight (D,) or None; the result is (rms_norm(x + residual), x + residual)",
+    unlike_torch="There is none; eps is 1e-6 as of rms_norm",
+)
 
 # Reference
 
 
 def reference(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
     """The definition, in plain torch."""
-    norms.check("add_rms_norm", x, residual, weight, None)
+    norms.check("add_rms_norm", x, residual, weight, None, eps)
     total = x + residual
     return rms_norm_reference(total, weight, eps), total
 
@@ -33,13 +38,13 @@ NORM = norms.norm("add_rms_norm", centred=False, residual=True)
 
 # Candidates
 
-CANDIDATES = (OWN_NORM_FORWARD, OWN_NORM_BACKWARD, LIBRARY_NORM)
+CANDIDATES = norm_candidates(centred=False, residual=True)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
     """(rms_norm(x + residual), x + residual), differentiable in all three tensors. Raises BadCall."""
     if prefers_library() or not runs_own(x, residual, weight):
         return reference(x, residual, weight, eps)
-    norms.check("add_rms_norm", x, residual, weight, None)
-    y, total, *_ = NORM.call(x, residual, weight, None, eps)
+    norms.check("add_rms_norm", x, residual, weight, None, eps)
+    y, total = NORM.call(x, residual, weight, None, eps)
     return y, total

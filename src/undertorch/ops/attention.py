@@ -15,22 +15,42 @@ Contract
 
 import itertools
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from undertorch.costs.building import ceil_div
 from undertorch.costs.capped_attention import FORWARD_TILES, KEYS_TILES, QUERIES_TILES, Tile, head_size, tiles
+from undertorch.costs.training_ops import padded
 from undertorch.ops import attention_kernels as kernels
-from undertorch.ops.calls import BadCall, compiles_for_amd, is_fake, most_warps, on_device_of, runs_own
+from undertorch.ops.calls import (
+    Arguments,
+    BadCall,
+    compiles_for_amd,
+    is_fake,
+    most_warps,
+    no_tensor,
+    on_device_of,
+    runs_own,
+)
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import chosen, prefers_library
+from undertorch.ops.launching import launch
 from undertorch.ops.operators import differentiable, operator
 
 LARGEST_HEAD = 256
+
+ARGUMENTS = Arguments(
+    layout="q (batch, heads, tokens, size); k and v (batch, kv_heads, keys, size), alike, kv_heads a divisor of heads; "
+    "the result is as q",
+    unlike_torch="F.scaled_dot_product_attention says is_causal, and enable_gqa for fewer kv heads, which are taken "
+    "here as they are; it has attn_mask and dropout_p, which this has not. Its defaults are the same: not causal, a "
+    "scale of 1 / sqrt(size). flash-attn has (batch, tokens, heads, size): transpose(1, 2)",
+)
 
 # Reference
 
@@ -72,16 +92,18 @@ def weights(q: Tensor, k: Tensor, *, causal: bool, window: int | None, softcap: 
 
 def check(q: Tensor, k: Tensor, v: Tensor, window: int | None, softcap: float | None) -> None:
     """Raises BadCall where the arguments do not fit together."""
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
+        raise no_tensor("attention", q=q, k=k, v=v)
     shapes = f"q is {tuple(q.shape)} {q.dtype}, k {tuple(k.shape)} {k.dtype}, v {tuple(v.shape)} {v.dtype}"
     alike = q.dim() == k.dim() == v.dim() == 4 and q.dtype == k.dtype == v.dtype and q.is_floating_point()
     if not alike or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise BadCall(f"attention: {shapes}; pass (batch, heads, tokens, size), k and v alike, all of one dtype.")
-    if q.shape[1] % max(k.shape[1], 1):
+    if q.shape[1] and (not k.shape[1] or q.shape[1] % k.shape[1]):
         raise BadCall(f"attention: {shapes}; the heads of k are to divide those of q.")
-    if window is not None and window < 1:
-        raise BadCall(f"attention: window is {window}; it is 1 at least, which sees one key, or None.")
-    if softcap is not None and not softcap > 0:
-        raise BadCall(f"attention: softcap is {softcap}; it is above 0, or None.")
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise BadCall(f"attention: window is {window!r}; it is a whole number from 1 on, which sees one key, or None.")
+    if softcap is not None and not 0 < softcap < inf:
+        raise BadCall(f"attention: softcap is {softcap}; it is a number above 0, or None.")
 
 
 # Kernels: torch's, and attention_kernels.py.
@@ -161,7 +183,7 @@ def _chosen(name: str, q: Tensor, k: Tensor, v: Tensor, ways: tuple[Any, ...], s
     def call(way: Any, given: Any) -> Any:
         return _both(way, given, *settings) if training else way.run(*given, *settings, **only)
 
-    lengths = "x".join(str(triton.next_power_of_2(length)) for length in (queries, k.shape[2]))
+    lengths = "x".join(str(padded(length)) for length in (queries, k.shape[2]))
     return chosen(
         name, q, batch * heads, size, ways, call, (q, k, v),
         detail=f"{lengths}, {heads // max(k.shape[1], 1)} heads a key's, {detail}{', with gradients' * training}",
@@ -239,7 +261,8 @@ def forward(
         )  # fmt: skip
     q, k, v = (_side_by_side(tensor) for tensor in (q, k, v))
     with on_device_of(q):
-        kernels.attend[(triton.cdiv(rows, tile.rows), batch * heads)](
+        launch(
+            kernels.attend, (ceil_div(rows, tile.rows), batch * heads),
             q, k, v, out, lse, rows, k.shape[2], size, heads, heads // k.shape[1],
             *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], scale, softcap or 1.0, window or 0,
             INNER=q_inner, **_flags(q, causal, window, softcap), **_launched(tile),
@@ -272,12 +295,14 @@ def backward(
     limits = (scale, softcap or 1.0, window or 0)
     flags = _flags(q, causal, window, softcap)
     with on_device_of(q):
-        kernels.attend_backward_queries[(triton.cdiv(rows, tile.queries.rows), batch * heads)](
+        launch(
+            kernels.attend_backward_queries, (ceil_div(rows, tile.queries.rows), batch * heads),
             q, k, v, out, given, lse, along, dq, *numbers, *strides, *limits,
             INNER=q_inner, **flags, **_launched(tile.queries),
         )  # fmt: skip
         if need_keys:
-            kernels.attend_backward_keys[(triton.cdiv(k.shape[2], tile.keys.keys), batch * k.shape[1])](
+            launch(
+                kernels.attend_backward_keys, (ceil_div(k.shape[2], tile.keys.keys), batch * k.shape[1]),
                 q, k, v, given, lse, along, dk, dv, *numbers, *strides, *limits,
                 INNER=k_inner, **flags, **_launched(tile.keys),
             )  # fmt: skip
@@ -286,7 +311,7 @@ def backward(
 
 def _tile(name: str, q: Tensor, k: Tensor, ways: tuple[Any, ...], call: Any, tensors: tuple[Tensor, ...], causal: bool,
           window: int | None, softcap: float | None) -> Any:  # fmt: skip
-    lengths = "x".join(str(triton.next_power_of_2(length)) for length in (q.shape[2], k.shape[2]))
+    lengths = "x".join(str(padded(length)) for length in (q.shape[2], k.shape[2]))
     how = f"{', causal' * causal}{', windowed' * (window is not None)}{', capped' * (softcap is not None)}"
     return chosen(name, q, q.shape[0] * q.shape[1], q.shape[3], ways, call, tensors, detail=lengths + how)
 

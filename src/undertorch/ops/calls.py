@@ -1,15 +1,20 @@
 """What every op asks of its arguments, and who may run its kernels."""
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from numbers import Real
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 """What own kernels read and write. They compute in float32; float64 goes to the reference."""
@@ -21,10 +26,49 @@ PLAIN = (*BARE, FakeTensor)
 """Classes of tensors without a word of their own on ops. Others (DTensor) go through the reference, op by op."""
 
 _ON_HOST: ContextVar[bool] = ContextVar("on_host", default=False)
+_COMPILED: ContextVar[bool] = ContextVar("in_compiled_code", default=False)
 
 
 class BadCall(ValueError):
     """The arguments break the op's contract. The message says which, and what to pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """What an op takes, as docs/ops.md tells it and whoever passed something else is told."""
+
+    layout: str
+    """Shapes and layouts."""
+    unlike_torch: str
+    """Where the call or a default differs from that of torch's function, and which that is."""
+
+
+def call_of(function: Callable[..., Any]) -> str:
+    """Its arguments with their defaults, such as `(x, weight=None, eps=1e-06)`."""
+    empty = inspect.Parameter.empty
+    signature = inspect.signature(function)
+    bare = [parameter.replace(annotation=empty) for parameter in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+def no_tensor(op: str, **given: object) -> BadCall:
+    """What to raise where not all of an op's tensors are tensors: which one is none, and what the op takes.
+
+    Not a check of its own: who calls an op with tensors pays for a type test and no more.
+    """
+    others = [name for name, value in given.items() if not isinstance(value, Tensor)]
+    name = next((name for name in others if given[name] is not None), others[0])
+    file = sys.modules[f"undertorch.ops.{op}"]
+    layer = "; pass its weight" if isinstance(given[name], torch.nn.Module) else ""
+    return BadCall(
+        f"{op}: {name} is of type {type(given[name]).__name__} and not a tensor{layer}; "
+        f"{op} takes {call_of(getattr(file, op))}: {file.ARGUMENTS.layout}."
+    )
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number, or stands for one while torch.compile traces."""
+    return isinstance(value, (float, int, Real, torch.SymFloat, torch.SymInt))
 
 
 @contextmanager
@@ -45,17 +89,35 @@ def on_machine() -> bool:
     return frontend is not None and frontend.CURRENT.get(None) is not None
 
 
+def in_compiled_code() -> bool:
+    """Whether code that torch.compile made is running the call."""
+    return _COMPILED.get()
+
+
+def as_compiled_code(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """body(*arguments), which finds itself in compiled code."""
+    token = _COMPILED.set(True)
+    try:
+        return body(*arguments)
+    finally:
+        _COMPILED.reset(token)
+
+
 def runs_own(*tensors: Tensor | None) -> bool:
     """Whether own kernels can serve a call: floats of at most 32 bits, all on one GPU, no subclasses."""
-    given = [tensor for tensor in tensors if tensor is not None]
-    first = given[0]
-    if not (first.is_cuda or (first.device.type == "cpu" and not torch.compiler.is_compiling() and _ON_HOST.get())):
-        return False
-    return all(tensor.device == first.device and _plain(tensor) and tensor.dtype in FLOATS for tensor in given)
-
-
-def _plain(tensor: Tensor) -> bool:
-    return type(tensor) in PLAIN
+    device = None
+    for tensor in tensors:  # a loop, since every call pays for it
+        if tensor is None:
+            continue
+        if type(tensor) not in PLAIN or tensor.dtype not in FLOATS:
+            return False
+        if device is None:
+            device = tensor.device
+        elif tensor.device != device:
+            return False
+    return device is not None and (
+        device.type == "cuda" or (device.type == "cpu" and not torch.compiler.is_compiling() and _ON_HOST.get())
+    )
 
 
 def is_fake(*values: object) -> bool:
@@ -67,11 +129,29 @@ def is_fake(*values: object) -> bool:
 
 def are_bare(*values: object) -> bool:
     """Whether every tensor among them is memory, and none is fake or wrapped by a tracer."""
-    return all(
-        are_bare(*value) if isinstance(value, list | tuple) else type(value) in BARE
-        for value in values
-        if isinstance(value, Tensor | list | tuple)
-    )
+    for value in values:
+        if type(value) in BARE:
+            continue
+        if isinstance(value, Tensor) or (isinstance(value, list | tuple) and not are_bare(*value)):
+            return False
+    return True
+
+
+def need_gradients(*values: object) -> bool:
+    """Whether autograd watches one of the tensors among them."""
+    if forward_ad._current_level >= 0:  # a call in forward mode is refused by autograd itself
+        return True
+    return torch.is_grad_enabled() and _require_gradients(values)
+
+
+def _require_gradients(values: Iterable[object]) -> bool:
+    for value in values:
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                return True
+        elif isinstance(value, list | tuple) and _require_gradients(value):
+            return True
+    return False
 
 
 def refuse_functorch(name: str) -> None:
@@ -81,6 +161,12 @@ def refuse_functorch(name: str) -> None:
             f"undertorch.ops.{name} cannot be transformed by torch.func (vmap, grad, jvp); "
             f"call the reference of undertorch/ops/{name}.py there."
         )
+
+
+def row_major_like(tensor: Tensor) -> Tensor:
+    """A new tensor of its shape and dtype, row-major."""
+    # empty_like takes a third of new_empty's time, but keeps the order of strides.
+    return torch.empty_like(tensor) if tensor.is_contiguous() else tensor.new_empty(tensor.shape)
 
 
 def rows_of(tensor: Tensor, width: int) -> Tensor:
@@ -119,7 +205,12 @@ def on_device_of(tensor: Tensor) -> AbstractContextManager[object]:
 
 def multiprocessors(tensor: Tensor) -> int:
     """SMs of the tensor's GPU; on the host, where time means nothing, two."""
-    return torch.cuda.get_device_properties(tensor.device).multi_processor_count if tensor.is_cuda else 2
+    return _multiprocessors(tensor.device) if tensor.is_cuda else 2
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 MOST_SHARED = 227 * 1024

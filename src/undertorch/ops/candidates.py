@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from undertorch.costs.training_norms import WIDEST_BACKWARD, WIDEST_FORWARD
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -16,30 +18,41 @@ class Candidate:
     """Which calls."""
     why: str
     """Of an own kernel: the reason that it exists. Of the library's: when it is taken."""
-    figures: str | None = None
-    """Measured, with where."""
 
 
-LIBRARY_NORM = Candidate(
-    passes="forward, backward",
-    who="PyTorch",
-    kernel="native_layer_norm or _fused_rms_norm, and their backward",
-    serves="weights of the rows' own dtype",
-    why="taken where ours is not 2 % ahead of it",
-)
-
-OWN_NORM_FORWARD = Candidate(
-    passes="forward",
-    who="undertorch",
-    kernel="norm_forward (Triton)",
-    serves="rows of up to 32768 elements; wider ones wide_norm_forward",
-    why="torch's reads each row twice, and mixed dtypes not at all",
-)
-
-OWN_NORM_BACKWARD = Candidate(
-    passes="backward",
-    who="undertorch",
-    kernel="norm_backward and column_sums (Triton)",
-    serves="rows of up to 16384 elements; wider ones wide_norm_dx and wide_norm_dw",
-    why="torch's makes two passes over gradient and rows, one for the input and one for the weights",
-)
+def norm_candidates(*, centred: bool, residual: bool) -> tuple[Candidate, ...]:
+    """Of one of the four norms: is the mean taken off, and is a residual added first."""
+    about = "" if centred or residual else ", and those of about 8192,"
+    library = "native_layer_norm" if centred else "_fused_rms_norm"
+    reads = "the sum is not read again for the norm" if residual else "torch's reads each row twice"
+    sums = ", and the sum's own gradient is added in another" if residual else ""
+    return (
+        Candidate(
+            passes="forward",
+            who="undertorch",
+            kernel="norm_forward, or wide_norm_forward (Triton)",
+            serves=f"rows of up to {WIDEST_FORWARD} elements in registers; wider ones{about} are read twice",
+            why=f"{reads}; weights of another dtype than the rows' are taken, which torch's are not",
+        ),
+        Candidate(
+            passes="backward",
+            who="undertorch",
+            kernel="norm_backward and column_sums (Triton)",
+            serves=f"rows of up to {WIDEST_BACKWARD[centred]} elements; wider ones wide_norm_dx and wide_norm_dw",
+            why=f"torch's makes two passes over gradient and rows, one for the input and one for the weights{sums}",
+        ),
+        Candidate(
+            passes="forward, backward",
+            who="PyTorch",
+            kernel=f"{'add, then ' if residual else ''}{library}, and {library}_backward{' with an add' * residual}",
+            serves="weights of the rows' own dtype",
+            why="taken where ours is not 2 % ahead of it",
+        ),
+        Candidate(
+            passes="forward, backward",
+            who="PyTorch",
+            kernel="the reference",
+            serves="UNDERTORCH_OPS=library, other dtypes, the CPU",
+            why="for what the kernels do not take",
+        ),
+    )

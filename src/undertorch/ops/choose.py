@@ -5,9 +5,10 @@ driver and one version of torch, Triton and undertorch. The first call of such a
 calls on inputs that together exceed three times the L2 cache, replayed in turn. It is kept in the user's cache
 (UNDERTORCH_CACHE, else XDG_CACHE_HOME or ~/.cache, then undertorch/ops.json), and `save` and `load` carry it elsewhere.
 
-Nothing is measured while a CUDA graph is captured, under torch.compile or fake tensors, in a process group (ranks would
-choose apart), with torch.use_deterministic_algorithms(True) (another choice is another rounding), or twice. Then the
-usual way is taken: the first of ours, as measured on an H200.
+Nothing is measured while a CUDA graph is captured, under torch.compile, in the code that it made or under fake tensors,
+in a process group (ranks would choose apart), or twice. Then what is stored is taken, and without that the usual way:
+the first of ours, as measured on an H200. With torch.use_deterministic_algorithms(True) the usual way is taken whatever
+is stored or was measured (another choice is another rounding).
 
 UNDERTORCH_OPS: `auto` (so), `own` (ours, nothing measured), `library` (torch's).
 """
@@ -31,7 +32,7 @@ from undertorch import __version__
 from undertorch.compilers.driver import DriverError
 from undertorch.compilers.nvrtc import CudaError
 from undertorch.gpus.calibrating.on_cuda import driver_version
-from undertorch.ops.calls import on_machine
+from undertorch.ops.calls import BadCall, in_compiled_code, on_machine
 
 MODES = ("auto", "own", "library")
 
@@ -68,18 +69,21 @@ class Choice:
 _CHOSEN: dict[tuple[Any, ...], Any] = {}
 """The way of each class of calls of this process."""
 
+_USUAL: dict[tuple[Any, ...], Any] = {}
+"""The usual way of classes for which nothing could be measured so far."""
+
 _EXPLAINED: dict[str, Choice] = {}
 _STORED: dict[str, dict[str, Choice]] = {}
-"""By environment and key, what was stored or loaded. All three are a memory of the process, as torch's tuning of
+"""By environment and key, what was stored or loaded. All four are a memory of the process, as torch's tuning of
 convolutions is; what they change is speed and the last bit.
 """
 
 
 def mode() -> str:
-    """UNDERTORCH_OPS. Raises ValueError for what it cannot be."""
-    asked = os.environ.get("UNDERTORCH_OPS", "auto")
+    """UNDERTORCH_OPS; empty is as if it were not there. Raises BadCall for what it cannot be."""
+    asked = os.environ.get("UNDERTORCH_OPS") or "auto"
     if asked not in MODES:
-        raise ValueError(f"UNDERTORCH_OPS is {asked!r}; it is one of {', '.join(MODES)}.")
+        raise BadCall(f"UNDERTORCH_OPS is {asked!r}; it is one of {', '.join(MODES)}.")
     return asked
 
 
@@ -93,7 +97,7 @@ def chosen(
     like: Tensor,
     rows: int,
     width: int,
-    ways: Sequence[Any],
+    ways: Sequence[Any] | Callable[[], Sequence[Any]],
     call: Call,
     tensors: Sequence[Tensor | None],
     *,
@@ -102,16 +106,22 @@ def chosen(
 ) -> Any:
     """The way for a call; None where there is only the one for what `ways` does not serve.
 
-    `library`: whether `call` knows LIBRARY, torch's own kernel, on these tensors. `detail` tells apart what else a
-    class differs by.
+    `ways`: what there is, the usual first, or a function that lists it, which is asked only for a class of calls that
+    is new. `library`: whether `call` knows LIBRARY, torch's own kernel, on these tensors. `detail` tells apart what
+    else a class differs by.
     """
-    key = (name, like.device, like.dtype, width, rows.bit_length(), library, detail)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    key = (name, like.device, like.dtype, width, rows.bit_length(), library, detail, deterministic)
     found = _CHOSEN.get(key)
     if found is None:
-        found = _CHOSEN[key] = _choose(name, like, rows, width, ways, call, tensors, library, detail)
-        if found is UNSETTLED:
-            del _CHOSEN[key]
-            return ways[0] if ways else None
+        found = _USUAL.get(key)
+        if found is None or (not deterministic and may_measure()):
+            listed = ways() if callable(ways) else ways
+            found = _choose(name, like, rows, width, listed, call, tensors, library, detail)
+            if found is UNSETTLED:
+                found = _USUAL[key] = listed[0] if listed else NOTHING
+            elif like.is_cuda:  # on the host another GPU's compiler may be at work next time
+                _CHOSEN[key] = found
     return None if found is NOTHING else found
 
 
@@ -163,6 +173,8 @@ def may_measure() -> bool:
     """Whether this is a moment to measure."""
     return not (
         torch.compiler.is_compiling()
+        or in_compiled_code()
+        or on_machine()
         or torch.cuda.is_current_stream_capturing()
         or (torch.distributed.is_available() and torch.distributed.is_initialized())
     )
@@ -272,6 +284,7 @@ def load(path: str | os.PathLike[str]) -> None:
 def forget() -> None:
     """Lets every class of calls be chosen anew: from what is stored, or measured."""
     _CHOSEN.clear()
+    _USUAL.clear()
 
 
 def _keep(where: str, choice: Choice) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
+from undertorch.costs.building import ceil_div
 from undertorch.costs.training_ops import GATED_PIECE, GATED_WARPS
 from undertorch.ops import gated_kernels as kernels
-from undertorch.ops.calls import BadCall, on_device_of, rows_in, rows_of
+from undertorch.ops.calls import BadCall, no_tensor, on_device_of, rows_in, rows_of
 from undertorch.ops.candidates import Candidate
+from undertorch.ops.launching import launch
 from undertorch.ops.operators import differentiable, operator
 
 KINDS = {"silu": 0, "gelu": 1, "gelu_tanh": 2}
@@ -36,6 +37,8 @@ CANDIDATES = (
 
 def check(name: str, gate: Tensor, up: Tensor) -> None:
     """Raises BadCall where the two are not alike."""
+    if not (isinstance(gate, Tensor) and isinstance(up, Tensor)):
+        raise no_tensor(name, gate=gate, up=up)
     if gate.shape != up.shape or gate.dtype != up.dtype or not gate.is_floating_point():
         raise BadCall(
             f"{name}: gate is {tuple(gate.shape)} {gate.dtype} and up {tuple(up.shape)} {up.dtype}; "
@@ -87,9 +90,10 @@ def forward(gate: Tensor, up: Tensor, kind: int) -> Tensor:
     if y.numel() == 0:
         return y
     (first, second), rows, width = _matrix(gate, up)
-    pieces = triton.cdiv(width, GATED_PIECE)
+    pieces = ceil_div(width, GATED_PIECE)
     with on_device_of(gate):
-        kernels.gated_forward[(rows * pieces,)](
+        launch(
+            kernels.gated_forward, (rows * pieces,),
             first, second, y, pieces, width, first.stride(0), second.stride(0),
             KIND=kind, BLOCK=GATED_PIECE, num_warps=GATED_WARPS,
         )  # fmt: skip
@@ -106,9 +110,10 @@ def backward(
     if gate.numel() == 0:
         return dgate, dup
     (given, first, second), rows, width = _matrix(dy, gate, up)
-    pieces = triton.cdiv(width, GATED_PIECE)
+    pieces = ceil_div(width, GATED_PIECE)
     with on_device_of(gate):
-        kernels.gated_backward[(rows * pieces,)](
+        launch(
+            kernels.gated_backward, (rows * pieces,),
             given, first, second, dgate, dup, pieces, width, given.stride(0), first.stride(0), second.stride(0),
             NEED_GATE=need_gate, NEED_UP=need_up, KIND=kind, BLOCK=GATED_PIECE, num_warps=GATED_WARPS,
         )  # fmt: skip

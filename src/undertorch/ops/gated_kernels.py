@@ -39,12 +39,13 @@ def activated(x, KIND: tl.constexpr):
         slope = tl.where(x <= 0.0, 0.0, 1.0)
     else:
         # (1 + tanh(u)) / 2 is the logistic function of 2u, and e * share what is left of it to 1: neither has digits to
-        # lose where tanh is near -1 or 1. Below 126, so that e is finite and no 0 * infinity arises.
-        inner = (x + x * x * x * CUBIC) * ROOT_TWO_OVER_PI
-        e = tl.exp2(tl.minimum(inner * (-2.0 * LOG2E), 126.0))
-        share = 1.0 / (1.0 + e)
+        # lose where tanh is near -1 or 1. e is held finite, and so is the square beside it: no 0 * infinity arises.
+        power = (x + x * x * x * CUBIC) * (ROOT_TWO_OVER_PI * -2.0 * LOG2E)
+        e = tl.exp2(tl.minimum(power, 126.0))
+        share = tl.where(power > 126.0, 0.0, 1.0 / (1.0 + e))
         value = x * share
-        slope = share + x * (share * (e * share)) * (1.0 + x * x * (3.0 * CUBIC)) * (2.0 * ROOT_TWO_OVER_PI)
+        square = tl.minimum(x * x, 1e30)
+        slope = share + x * (share * (e * share)) * (1.0 + square * (3.0 * CUBIC)) * (2.0 * ROOT_TWO_OVER_PI)
     return value, slope
 
 

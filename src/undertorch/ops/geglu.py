@@ -14,8 +14,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from undertorch.ops import gated
-from undertorch.ops.calls import BadCall, runs_own
+from undertorch.ops.calls import Arguments, BadCall, runs_own
 from undertorch.ops.choose import prefers_library
+
+ARGUMENTS = Arguments(
+    layout="gate and up (...), alike: two tensors, for example the halves of one",
+    unlike_torch="There is none; it is F.gelu(gate, approximate=approximate) * up, with F.gelu's default",
+)
 
 # Reference
 
@@ -48,7 +53,7 @@ CANDIDATES = gated.CANDIDATES
 
 def geglu(gate: Tensor, up: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """gelu(gate) * up, differentiable in both. Raises BadCall."""
-    if prefers_library() or gate.dim() == 0 or not runs_own(gate, up):
+    if prefers_library() or not runs_own(gate, up) or gate.dim() == 0:
         return reference(gate, up, approximate)
     check(gate, up, approximate)
     return _CALL(gate, up, gated.KINDS["gelu" if approximate == "none" else "gelu_tanh"])

@@ -16,11 +16,18 @@ import triton.language as tl
 from torch import Tensor
 
 from undertorch.ops import grad_norm_kernels as kernels
-from undertorch.ops.calls import BadCall, on_device_of, runs_own
+from undertorch.ops.calls import Arguments, BadCall, on_device_of, runs_own
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.operators import operator
 from undertorch.ops.tensor_lists import Tables, by_dtypes, dense, local
+
+ARGUMENTS = Arguments(
+    layout="tensors, the gradients themselves: [p.grad for p in parameters if p.grad is not None], of any shapes; the "
+    "result is float32, without dimensions",
+    unlike_torch="torch.nn.utils.get_total_norm takes them too, for any p, here 2. clip_grad_norm_ takes parameters "
+    "and scales their gradients, which AdamW's max_norm does while it updates",
+)
 
 # Reference
 
@@ -70,7 +77,15 @@ CANDIDATES = (
 
 def grad_norm(tensors: Iterable[Tensor]) -> Tensor:
     """sqrt(sum of squares) of all tensors together, float32. Raises BadCall."""
-    given = list(tensors)
+    if not isinstance(tensors, Iterable):
+        raise BadCall(f"grad_norm: tensors is of type {type(tensors).__name__}; pass {ARGUMENTS.layout}.")
+    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    for place, tensor in enumerate(given):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            what = tensor.dtype if isinstance(tensor, Tensor) else tensor
+            raise BadCall(
+                f"grad_norm: tensor {place} is {what}; pass tensors of floats (no parameters without gradient)."
+            )
     if not given:
         return torch.zeros(())
     meshes = [_sharded_over(tensor) for tensor in given]

@@ -12,16 +12,22 @@ import torch
 from torch import Tensor
 
 from undertorch.ops import norms
-from undertorch.ops.calls import runs_own
-from undertorch.ops.candidates import LIBRARY_NORM, OWN_NORM_BACKWARD, OWN_NORM_FORWARD
+from undertorch.ops.calls import Arguments, runs_own
+from undertorch.ops.candidates import norm_candidates
 from undertorch.ops.choose import prefers_library
+
+ARGUMENTS = Arguments(
+    layout="x (..., D), whose last dimension is normalised; weight and bias (D,) or None; no shape is passed",
+    unlike_torch="F.layer_norm takes the normalised shape second; eps is 1e-5 in both. Under autocast torch's answers "
+    "in float32, this one in x's dtype",
+)
 
 # Reference
 
 
 def reference(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """The definition, in plain torch: half types are computed in float32."""
-    norms.check("layer_norm", x, None, weight, bias)
+    norms.check("layer_norm", x, None, weight, bias, eps)
     value = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
     value = value - value.mean(-1, keepdim=True)
     value = value * torch.rsqrt(value.square().mean(-1, keepdim=True) + eps)
@@ -42,13 +48,13 @@ NORM = norms.norm("layer_norm", centred=True, residual=False)
 
 # Candidates
 
-CANDIDATES = (OWN_NORM_FORWARD, OWN_NORM_BACKWARD, LIBRARY_NORM)
+CANDIDATES = norm_candidates(centred=True, residual=False)
 
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, differentiable. Raises BadCall."""
     if prefers_library() or not runs_own(x, weight, bias):
         return reference(x, weight, bias, eps)
-    norms.check("layer_norm", x, None, weight, bias)
-    y: Tensor = NORM.call(x, None, weight, bias, eps)[0]
+    norms.check("layer_norm", x, None, weight, bias, eps)
+    y: Tensor = NORM.call(x, None, weight, bias, eps)
     return y

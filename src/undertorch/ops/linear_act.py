@@ -2,7 +2,7 @@
 
 Contract
     x: (..., D), weight: (F, D), bias: None or (F,), of one dtype (under autocast of its dtype), any strides, float32,
-    bfloat16 or float16 on CUDA (anything that floats elsewhere, and where dtypes differ). activation: `relu`, `gelu`,
+    bfloat16 or float16 on CUDA (anything that floats elsewhere). activation: `relu`, `gelu`,
     `gelu_tanh` or `silu`. The result is (..., F), row-major, in that dtype. Products add up in float32 as torch's
     matmul does, with its settings; activations and the bias's gradient are float32. Kept for the backward: x, weight,
     and what goes into the activation (of relu its result, which is there anyway). Gradients that nobody asks for are
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-import triton
 from torch import Tensor
 from torch.nn import functional
 
+from undertorch.costs.building import ceil_div
 from undertorch.costs.linear_act import (
     ACTIVATED_PIECE,
     ACTIVATED_WARPS,
@@ -27,16 +27,22 @@ from undertorch.costs.linear_act import (
 )
 from undertorch.costs.training_ops import SUMMED_COLUMNS, SUMMED_WARPS
 from undertorch.ops import linear_act_kernels as kernels
-from undertorch.ops.calls import BadCall, multiprocessors, on_device_of, rows_of, runs_own
+from undertorch.ops.calls import Arguments, BadCall, multiprocessors, no_tensor, on_device_of, rows_of, runs_own
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import chosen, prefers_library
 from undertorch.ops.gated import KINDS as GATED_KINDS
+from undertorch.ops.launching import launch
 from undertorch.ops.norm_kernels import column_sums
 from undertorch.ops.operators import differentiable, operator
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 KINDS = {**GATED_KINDS, "relu": 3}
 """As gated_kernels.py numbers them."""
+
+ARGUMENTS = Arguments(
+    layout="x (..., D); weight (F, D), as nn.Linear(D, F).weight is; bias (F,) or None; the result is (..., F)",
+    unlike_torch="There is none; it is act(F.linear(x, weight, bias)), and `gelu` is F.gelu's default, by erf",
+)
 
 # Reference
 
@@ -64,7 +70,10 @@ def check(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> No
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise BadCall(f"linear_act: bias has shape {tuple(bias.shape)} and the layer {weight.shape[0]} features.")
-    if activation not in KINDS:
+    if any(tensor is not None and tensor.dtype != x.dtype for tensor in (weight, bias)):
+        types = f"{x.dtype}, weight {weight.dtype}{'' if bias is None else f' and bias {bias.dtype}'}"
+        raise BadCall(f"linear_act: x is {types}; pass one dtype.")
+    if not isinstance(activation, str) or activation not in KINDS:
         raise BadCall(f"linear_act: activation is {activation!r}; it is one of {', '.join(KINDS)}.")
 
 
@@ -128,9 +137,10 @@ def forward(
     before = before.view(shape)
     if not keep:
         y = before  # over what nobody needs any more
-    pieces = triton.cdiv(y.numel(), ACTIVATED_PIECE)
+    pieces = ceil_div(y.numel(), ACTIVATED_PIECE)
     with on_device_of(x):
-        kernels.activate[(pieces,)](
+        launch(
+            kernels.activate, (pieces,),
             before, y, y.numel(), KIND=kind, BLOCK=ACTIVATED_PIECE, num_warps=ACTIVATED_WARPS
         )  # fmt: skip
     return y, before if keep else None
@@ -155,14 +165,24 @@ def backward(
     dbefore = torch.empty_like(before)
     sums = torch.empty((shares, features), dtype=torch.float32, device=x.device) if need_bias else None
     with on_device_of(x):
-        kernels.activate_backward[(triton.cdiv(features, STRIP_COLUMNS), shares)](
+        launch(
+            kernels.activate_backward, (ceil_div(features, STRIP_COLUMNS), shares),
             given, before, dbefore, sums, rows, features, given.stride(0),
             NEED_BIAS=need_bias, KIND=kind, ROWS=STRIP_ROWS, COLUMNS=STRIP_COLUMNS, num_warps=STRIP_WARPS,
         )  # fmt: skip
         if dbias is not None:
             columns = SUMMED_COLUMNS[features > 8192]
-            column_sums[(triton.cdiv(features, columns), 1)](
-                sums, dbias, dbias, shares, features, ROWS=32, BLOCK=columns, num_warps=SUMMED_WARPS
+            launch(
+                column_sums,
+                (ceil_div(features, columns), 1),
+                sums,
+                dbias,
+                dbias,
+                shares,
+                features,
+                ROWS=32,
+                BLOCK=columns,
+                num_warps=SUMMED_WARPS,
             )
     dx = torch.mm(dbefore, weight).view(x.shape) if need_x else None
     dweight = torch.mm(dbefore.t(), source) if need_weight else None
@@ -224,16 +244,14 @@ CANDIDATES = (
         kernel="_addmm_activation: cuBLASLt's epilogue",
         serves="relu; gelu_tanh of half types where no gradient is asked for",
         why="nothing but the product runs. Of gelu a backward needs what went in, which torch's call does not give",
-        figures="32768 x 768 to 3072 bfloat16, gelu_tanh, on an H200: 262 µs against 338 of two calls",
     ),
     Candidate(
         passes="forward",
         who="undertorch",
         kernel="torch's addmm, then activate (Triton)",
         serves="everything",
-        why="torch's matmul at full rate. A product with the activation in it in Triton, which spares a read, took 461 "
-        "where this takes 322: it was dropped",
-        figures="32768 x 768 to 3072 bfloat16, gelu_tanh, on an H200: 322 µs against torch's 336",
+        why="torch's matmul at full rate. A product with the activation in it in Triton, which spares a read, was "
+        "slower and was dropped",
     ),
     Candidate(
         passes="backward",
@@ -241,18 +259,21 @@ CANDIDATES = (
         kernel="activate_backward and column_sums (Triton), torch's matmuls",
         serves="everything",
         why="torch goes over the gradient once more for the bias",
-        figures="32768 x 768 to 3072 bfloat16 on an H200: 559 µs against torch's 621",
     ),
 )
 
 
 def linear_act(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Activation = "gelu") -> Tensor:
     """act(x @ weight.T + bias), differentiable in all three. Raises BadCall."""
+    if not (isinstance(x, Tensor) and isinstance(weight, Tensor)):
+        raise no_tensor("linear_act", x=x, weight=weight)
+    if bias is not None and not isinstance(bias, Tensor):
+        raise no_tensor("linear_act", bias=bias)
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     given = [tensor for tensor in (x, weight, bias) if tensor is not None]
-    if prefers_library() or not runs_own(*given) or any(tensor.dtype != x.dtype for tensor in given):
+    if prefers_library() or not runs_own(*given):
         return reference(x, weight, bias, activation)
     check(x, weight, bias, activation)
     keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)

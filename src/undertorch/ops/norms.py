@@ -7,87 +7,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
-from undertorch.costs.training_ops import (
+from undertorch.costs.building import ceil_div
+from undertorch.costs.training_norms import (
     DW_COLUMNS,
-    SUMMED_COLUMNS,
-    SUMMED_WARPS,
-    WIDE_WARPS,
-    backward_cut,
-    forward_cut,
+    DW_ROWS,
+    DW_WARPS,
+    WIDE_BLOCKS_PER_SM,
+    backward_shares,
 )
+from undertorch.costs.training_ops import SUMMED_COLUMNS, SUMMED_WARPS
 from undertorch.ops import norm_kernels as kernels
-from undertorch.ops.calls import BadCall, compiles_for_amd, most_warps, multiprocessors, on_device_of, rows_in, rows_of
+from undertorch.ops.calls import (
+    BadCall,
+    compiles_for_amd,
+    is_number,
+    multiprocessors,
+    no_tensor,
+    on_device_of,
+    row_major_like,
+    rows_in,
+    rows_of,
+    shared_memory,
+)
 from undertorch.ops.choose import chosen
+from undertorch.ops.launching import launch
+from undertorch.ops.norm_cuts import NormWay, Pieces, backward_tiles, forward_tiles
 from undertorch.ops.operators import Operator, differentiable, operator
-
-WIDE_PIECE = 512 * WIDE_WARPS
-"""Elements of a wider row that a block works on at a time: 16 a thread."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """How a kernel is cut: rows of a block at a time, its warps, and for the backward how it overlaps loads."""
-
-    rows: int = 1
-    warps: int = 4
-    blocks_per_sm: int = 2
-    stages: int = 1
-    """Rows in flight through shared memory (Triton's pipeliner); 1: none."""
-    ahead: bool = False
-    """Whether the next rows are loaded into registers before these are computed."""
-
-    def __str__(self) -> str:
-        how = f"{self.rows} row{'s' * (self.rows > 1)}, {self.warps} warps"
-        loads = ", a row ahead" if self.ahead else f", {self.stages} stages" if self.stages > 1 else ""
-        return f"{how}, {self.blocks_per_sm} blocks an SM{loads}"
-
-
-AHEAD = 0
-"""In the place of stages: the next rows are loaded into registers."""
-
-BACKWARD_WAYS = (
-    (8192, 32, 1, 3), (8192, 16, 1, 3), (4096, 32, 2, 3), (4096, 16, 2, 3), (8192, 16, 1, AHEAD), (4096, 8, 2, 3),
-    (4096, 16, 2, AHEAD), (8192, 32, 1, 4), (4096, 16, 1, 4), (8192, 32, 2, 3), (2048, 16, 4, 3), (2048, 8, 4, 3),
-    (2048, 8, 4, AHEAD), (8192, 32, 1, 1), (16384, 32, 1, 1), (16384, 16, 1, 1), (16384, 16, 1, 3), (16384, 32, 1, 3),
-)  # fmt: skip
-"""Elements of a block at a time and of a thread, blocks on an SM, stages: the fastest first, as measured on an H200 for
-16384 x 4096 bfloat16 (104 to 130 µs). Without anything in flight during the reduction it was 124 µs at best."""
-
-
-def forward_tiles(width: int, rows: int, sms: int) -> tuple[Tile, ...]:
-    """Ways to cut the forward, the usual one first. None for rows wider than registers hold."""
-    usual = forward_cut(width, rows, sms)
-    if usual is None:
-        return ()
-    block = triton.next_power_of_2(width)
-    tiles = [Tile(rows=usual.rows, warps=usual.warps)]
-    for elements in (4096, 8192, 2048, 1024, 16384):  # of a block
-        at_once = max(elements // block, 1)
-        for a_thread in (16, 32, 8):
-            warps = min(max(at_once * block // (32 * a_thread), 1), 32)
-            tile = Tile(rows=at_once, warps=warps)
-            if at_once * block <= 32 * 32 * warps and tile not in tiles:
-                tiles.append(tile)
-    return tuple(tiles)
-
-
-def backward_tiles(width: int, rows: int, sms: int) -> tuple[Tile, ...]:
-    """Ways to cut the backward, the usual one first. None for rows wider than registers hold."""
-    usual = backward_cut(width, rows, sms)
-    if usual is None:
-        return ()
-    block = triton.next_power_of_2(width)
-    tiles = [Tile(rows=usual.rows, warps=usual.warps, blocks_per_sm=usual.blocks_per_sm, stages=usual.stages)]
-    for elements, a_thread, per_sm, stages in BACKWARD_WAYS:
-        at_once = max(elements // block, 1)
-        warps = at_once * block // (32 * a_thread)
-        tile = Tile(rows=at_once, warps=warps, blocks_per_sm=per_sm, stages=max(stages, 1), ahead=stages == AHEAD)
-        if 1 <= warps <= 32 and tile not in tiles:
-            tiles.append(tile)
-    return tuple(tiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +90,10 @@ def norm(name: str, *, centred: bool, residual: bool) -> Norm:
         x, _, weight, bias, _ = inputs
         _, total, mean, rstd = output
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(tensor for tensor in (mean, rstd) if tensor is not None))
-        ctx.save_for_backward(total if residual else x, weight, mean, rstd)
+        ctx.save_for_backward(total if residual else x, weight, mean if centred else None, rstd)
         ctx.bias_dtype = None if bias is None else bias.dtype
 
-    def gradients(ctx: Any, dy: Tensor | None, dtotal: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    def gradients(ctx: Any, dy: Tensor | None, dtotal: Tensor | None = None, *_: Any) -> tuple[Any, ...]:
         kept, weight, mean, rstd = ctx.saved_tensors
         need_x, need_added, need_weight, need_bias, _ = ctx.needs_input_grad
         if dy is None and dtotal is None:
@@ -156,9 +102,7 @@ def norm(name: str, *, centred: bool, residual: bool) -> Norm:
         needs = (need_x or need_added, need_weight, need_bias)
         if dy is None:  # only the sum was used
             return (dtotal if need_x else None), (dtotal if need_added else None), None, None, None
-        dx, dweight, dbias = backward_op(
-            dy, dtotal, kept, weight, mean if centred else None, rstd, ctx.bias_dtype, *needs
-        )
+        dx, dweight, dbias = backward_op(dy, dtotal, kept, weight, mean, rstd, ctx.bias_dtype, *needs)
         return (
             dx if need_x else None,
             dx if need_added else None,
@@ -167,26 +111,42 @@ def norm(name: str, *, centred: bool, residual: bool) -> Norm:
             None,
         )
 
-    call = differentiable(forward_op, setup, gradients)
+    call = differentiable(forward_op, setup, gradients, shown=1 + residual)
     return Norm(name=name, centred=centred, residual=residual, call=call, forward=forward_op, backward=backward_op)
 
 
-def check(name: str, x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> None:
+def check(
+    name: str, x: Tensor, residual: Tensor | None, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> None:
     """Raises BadCall where shapes or dtypes do not fit together."""
+    if not isinstance(x, Tensor):
+        raise no_tensor(name, x=x)
     if x.dim() == 0:
         raise BadCall(f"{name}: x has no dimensions, and its rows are normalised; pass a tensor of one at least.")
     if not x.is_floating_point():
         raise BadCall(f"{name}: x is {x.dtype}; pass a floating-point tensor.")
+    if residual is not None and not isinstance(residual, Tensor):
+        raise no_tensor(name, residual=residual)
     if residual is not None and (residual.shape != x.shape or residual.dtype != x.dtype):
         raise BadCall(
             f"{name}: residual is {tuple(residual.shape)} {residual.dtype} and x {tuple(x.shape)} {x.dtype}; "
             "they are added, and have to be alike."
         )
     for called, tensor in (("weight", weight), ("bias", bias)):
-        if tensor is not None and tensor.shape != x.shape[-1:]:
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise no_tensor(name, **{called: tensor})
+        if tensor.shape != x.shape[-1:]:
             raise BadCall(
                 f"{name}: {called} has shape {tuple(tensor.shape)} and rows of x have {x.shape[-1]} elements."
             )
+    if type(eps) is not float and not is_number(eps):
+        shown = "None" if eps is None else f"of type {type(eps).__name__}"
+        raise BadCall(
+            f"{name}: eps is {shown}; it is a number (F.rms_norm's, which is None by default, is "
+            "torch.finfo(torch.float32).eps)."
+        )
 
 
 def forward(
@@ -198,27 +158,29 @@ def forward(
     *,
     centred: bool,
     name: str,
-    tile: Tile | str | None = None,
+    tile: NormWay | str | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
     """y, the sum (with a residual), mean (of a layer norm) and reciprocal deviation, both float32."""
     width = x.shape[-1]
     rows = rows_in(x, width)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = row_major_like(x)
     total = torch.empty_like(y) if residual is not None else None
-    rstd = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
+    rstd = x.new_empty(x.shape[:-1], dtype=torch.float32)
     mean = torch.empty_like(rstd) if centred else None
     if y.numel() == 0:
         return y, total, None if mean is None else mean.zero_(), rstd.zero_()
     source, added = rows_of(x, width), None if residual is None else rows_of(residual, width)
     weight, bias = _packed(weight), _packed(bias)
     if tile is None:
-        alike = all(vector is None or vector.dtype == x.dtype for vector in (weight, bias))
+        alike = (weight is None or weight.dtype == x.dtype) and (bias is None or bias.dtype == x.dtype)
         tile = chosen(
             f"{name}_forward",
             x,
             rows,
             width,
-            forward_tiles(width, rows, multiprocessors(x)),
+            lambda: forward_tiles(
+                width, rows, multiprocessors(x), centred=centred, residual=residual is not None, amd=compiles_for_amd()
+            ),
             lambda way, given: forward(
                 given[0], given[1], given[2], given[3], eps, centred=centred, name=name, tile=way
             ),
@@ -236,14 +198,14 @@ def forward(
     strides = (source.stride(0), 0 if added is None else added.stride(0))
     arguments = (source, added, weight, bias, y, total, mean, rstd, rows, *strides, width, eps)
     with on_device_of(x):
-        if tile is None:
-            kernels.wide_norm_forward[(rows,)](*arguments, **flags, ROWS=1, BLOCK=WIDE_PIECE, num_warps=WIDE_WARPS)
+        if isinstance(tile, Pieces):
+            launch(kernels.wide_norm_forward, (rows,), *arguments, **flags, BLOCK=tile.block, num_warps=tile.warps)
         else:
-            block = triton.next_power_of_2(width)
-            grid = (triton.cdiv(rows, tile.rows),)
-            kernels.norm_forward[grid](
-                *arguments, **flags, ROWS=tile.rows, BLOCK=block, num_warps=most_warps(tile.warps)
-            )
+            grid = (ceil_div(rows, tile.rows),)
+            launch(
+                kernels.norm_forward, grid, *arguments, **flags, ROWS=tile.rows, TILE=tile.tile, TILES=tile.tiles,
+                WHOLE=tile.whole, num_warps=tile.warps,
+            )  # fmt: skip
     return y, total, mean, rstd
 
 
@@ -261,14 +223,14 @@ def backward(
     *,
     centred: bool,
     name: str,
-    tile: Tile | str | None = None,
+    tile: NormWay | str | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of input, weight and bias: those that are needed. `dtotal` is the sum's own, added to the input's."""
     width = x.shape[-1]
     rows = rows_in(x, width)
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device) if need_x else None
-    dweight = torch.empty(width, dtype=weight.dtype, device=x.device) if need_weight and weight is not None else None
-    dbias = torch.empty(width, dtype=bias_dtype, device=x.device) if need_bias else None
+    dx = row_major_like(x) if need_x else None
+    dweight = weight.new_empty(width) if need_weight and weight is not None else None
+    dbias = x.new_empty(width, dtype=bias_dtype) if need_bias else None
     sums = [tensor for tensor in (dweight, dbias) if tensor is not None]
     if x.numel() == 0:
         for tensor in sums:
@@ -286,42 +248,61 @@ def backward(
             x,
             rows,
             width,
-            backward_tiles(width, rows, multiprocessors(x)),
+            lambda: backward_tiles(
+                width,
+                rows,
+                multiprocessors(x),
+                centred=centred,
+                total=dtotal is not None,
+                itemsize=x.element_size(),
+                shared=shared_memory(x),
+                amd=compiles_for_amd(),
+            ),
             lambda way, given: again(*given, *needs_all, centred=centred, name=name, tile=way),
             (dy, dtotal, x, weight, mean, rstd),
             library=alike,
-            detail=f"{need_weight:d}{need_bias:d}",
+            detail=f"{need_weight:d}{need_bias:d}{dtotal is not None:d}",
         )
     if isinstance(tile, str):
         return _library_backward(dy, dtotal, x, weight, mean, rstd, need_weight, need_bias)
     sms = multiprocessors(x)
-    shares = min(sms * (tile.blocks_per_sm if tile is not None else 4), triton.cdiv(rows, tile.rows if tile else 1))
+    if isinstance(tile, Pieces):
+        shares = backward_shares(width, rows, sms, None)
+    else:
+        shares = min(sms * tile.blocks_per_sm, ceil_div(rows, tile.rows))
     partial = torch.empty((len(sums), shares, width), dtype=torch.float32, device=x.device) if sums else None
-    strides = (given.stride(0), 0 if passed is None else passed.stride(0), source.stride(0))
-    arguments = (given, passed, source, weight, mean, rstd, dx, partial, rows, *strides, width)
+    passed_stride = 0 if passed is None else passed.stride(0)
+    strides = (given.stride(0), passed_stride, source.stride(0))
     flags = {"CENTRED": centred, "TOTAL": passed is not None, "WEIGHT": weight is not None}
     needs = {"NEED_WEIGHT": dweight is not None, "NEED_BIAS": dbias is not None}
     with on_device_of(x):
-        if tile is not None:
-            block = triton.next_power_of_2(width)
-            # AMD's shared memory does not hold rows in flight, its registers do.
-            amd = tile.stages > 1 and compiles_for_amd()
-            kernels.norm_backward[(shares,)](
-                *arguments, **flags, **needs, NEED_X=need_x, ROWS=tile.rows, BLOCK=block,
-                STAGES=1 if amd else tile.stages, AHEAD=tile.ahead or amd, num_warps=most_warps(tile.warps),
+        if not isinstance(tile, Pieces):
+            limited = {} if tile.registers is None else {"maxnreg": tile.registers}
+            launch(
+                kernels.norm_backward, (shares,), given, passed, source, weight, mean, rstd, dx, partial, rows,
+                *strides, width, **flags, **needs, NEED_X=need_x, ROWS=tile.rows, TILE=tile.tile, TILES=tile.tiles,
+                WHOLE=tile.whole, STAGES=tile.stages, AHEAD=tile.ahead, KEEP=tile.keep, TWICE=tile.twice,
+                num_warps=tile.warps, **limited,
             )  # fmt: skip
         else:
             if need_x:
-                kernels.wide_norm_dx[(rows,)](*arguments, **flags, BLOCK=WIDE_PIECE, num_warps=WIDE_WARPS)
+                launch(
+                    kernels.wide_norm_dx, (min(rows, sms * WIDE_BLOCKS_PER_SM),), given, passed, source, weight, mean,
+                    rstd, dx, rows, *strides, width, **flags, BLOCK=tile.block, num_warps=tile.warps,
+                )  # fmt: skip
             if sums:
-                grid = (triton.cdiv(width, DW_COLUMNS), shares)
-                kernels.wide_norm_dw[grid](*arguments, CENTRED=centred, **needs, BLOCK=DW_COLUMNS, num_warps=4)
+                launch(
+                    kernels.wide_norm_dw, (ceil_div(width, DW_COLUMNS), shares), given, source, mean, rstd, partial,
+                    rows, given.stride(0), source.stride(0), width, CENTRED=centred, **needs,
+                    ROWS=DW_ROWS, BLOCK=DW_COLUMNS, STAGES=tile.stages, num_warps=DW_WARPS,
+                )  # fmt: skip
         if sums:
             columns = SUMMED_COLUMNS[width > 8192]
-            grid = (triton.cdiv(width, columns), len(sums))
-            kernels.column_sums[grid](
-                partial, sums[0], sums[-1], shares, width, ROWS=32, BLOCK=columns, num_warps=SUMMED_WARPS
-            )
+            grid = (ceil_div(width, columns), len(sums))
+            launch(
+                kernels.column_sums, grid, partial, sums[0], sums[-1], shares, width,
+                ROWS=32, BLOCK=columns, num_warps=SUMMED_WARPS,
+            )  # fmt: skip
     return dx, dweight, dbias
 
 

@@ -1,8 +1,8 @@
 """One op as PyTorch wants it: an operator of torch.library where something traces, the bare function where not.
 
-A call through torch.library costs tens of µs of the CPU's time, so eager code takes the bare function in an
-autograd.Function. torch.compile and fake tensors take the operator, which has a rule for shapes and the same rule for
-gradients.
+A call through torch.library costs tens of µs of the CPU's time, so eager code takes the bare function, in an
+autograd.Function where a gradient is wanted. torch.compile and fake tensors take the operator, which has a rule for
+shapes and the same rule for gradients; what Inductor makes of it calls the function directly again (inductor.py).
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from undertorch.ops.calls import are_bare, is_fake, refuse_functorch
+from undertorch.ops import inductor
+from undertorch.ops.calls import BadCall, are_bare, as_compiled_code, is_fake, need_gradients, refuse_functorch
 
 LIBRARY = torch.library.Library("undertorch", "FRAGMENT")  # operators live as long as the process
 
@@ -42,42 +42,84 @@ def operator(name: str, schema: str, body: Body, fake: Body) -> Operator:
     """
     # Any strides are taken, so a compiler need not restore those of the traced run.
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout))
+    overload = getattr(torch.ops.undertorch, name).default
+
+    def directly(*arguments: Any) -> Any:
+        return _present(as_compiled_code(body, arguments), arguments)
 
     def run(*arguments: Any) -> Any:
         if is_fake(*arguments):
             raise NotImplementedError(f"undertorch::{name} computes nothing on fake tensors.")
-        return _present(body(*arguments), arguments)
+        return directly(*arguments)
+
+    def answer(*arguments: Any) -> Any:
+        inductor.take(overload, directly)
+        return _present(fake(*arguments), arguments)
 
     LIBRARY.impl(name, run, "CUDA")
     LIBRARY.impl(name, run, "CPU")
-    torch.library.register_fake(f"undertorch::{name}", lambda *a: _present(fake(*a), a), lib=LIBRARY)
-    return Operator(name, body, getattr(torch.ops.undertorch, name).default)
+    torch.library.register_fake(f"undertorch::{name}", answer, lib=LIBRARY)
+    return Operator(name, body, overload)
 
 
-def differentiable(forward_op: Operator, setup: Body, gradients: Body) -> Callable[..., Any]:
+def differentiable(
+    forward_op: Operator, setup: Body, gradients: Body, *, shown: int | None = None
+) -> Callable[..., Any]:
     """A function with gradients. `setup(ctx, inputs, output)` keeps what `gradients(ctx, *those of outputs)` needs.
 
-    It has first derivatives only; asking for second ones raises.
+    `shown`: how many of the operator's outputs, its first, the function answers: the one itself, or a tuple. The others
+    are kept for the backward, and have no gradients. None: all that there are. The function has first derivatives only;
+    asking for second ones raises BadCall.
     """
+    name = forward_op.name.removesuffix("_forward")
+    once = _once(gradients, name)
+
+    def seen(outputs: Any) -> Any:
+        return outputs if shown is None else outputs[0] if shown == 1 else outputs[:shown]
+
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        # Not by setup_context, for which torch binds the arguments to forward's signature in every call.
+        outputs = forward_op(*arguments)
+        setup(ctx, arguments, outputs)
+        return seen(outputs)
+
+    def setup_traced(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        setup(ctx, inputs, output)
+        if shown is not None:
+            ctx.mark_non_differentiable(*output[shown:])
 
     node: Any = type(
         "".join(part.title() for part in forward_op.name.split("_")),
         (torch.autograd.Function,),
-        {
-            "forward": staticmethod(forward_op.__call__),
-            "setup_context": staticmethod(setup),
-            "backward": staticmethod(once_differentiable(gradients)),
-        },
+        {"forward": staticmethod(forward), "backward": staticmethod(once)},
     )
-    torch.library.register_autograd(f"undertorch::{forward_op.name}", gradients, setup_context=setup, lib=LIBRARY)
+    operator_name = f"undertorch::{forward_op.name}"
+    torch.library.register_autograd(operator_name, once, setup_context=setup_traced, lib=LIBRARY)
 
     def call(*arguments: Any) -> Any:
         if torch.compiler.is_compiling():
-            return forward_op.overload(*arguments)
-        refuse_functorch(forward_op.name.removesuffix("_forward"))
-        return node.apply(*arguments)
+            return seen(forward_op.overload(*arguments))
+        refuse_functorch(name)
+        return node.apply(*arguments) if need_gradients(*arguments) else seen(forward_op(*arguments))
 
     return call
+
+
+def _once(gradients: Body, name: str) -> Body:
+    """The backward, which raises where its results are to be differentiated (create_graph=True). At once: torch's
+    once_differentiable raises later, but only where an incoming gradient asks for it, or where the way to the inputs
+    leads past it. A penalty on the gradients of a loss, whose incoming one is a plain 1, would silently lack its own.
+    """
+
+    def backward(ctx: Any, *incoming: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise BadCall(
+                f"undertorch.ops.{name} has first derivatives only, and create_graph=True asks for second ones; "
+                f"call the reference of undertorch/ops/{name}.py there."
+            )
+        return gradients(ctx, *incoming)
+
+    return backward
 
 
 def _present(outputs: Any, arguments: tuple[Any, ...]) -> Any:

@@ -1,7 +1,7 @@
 """Triton kernels of softmax over the rows of a matrix, forward and backward. All arithmetic is float32.
 
-A row that fits into a block's registers is read once. Wider ones are read again, from L2: the forward finds the largest
-element and the sum online (Milakov and Gimelshein, 2018), piece by piece.
+A row that fits into a block's registers is read once. Wider ones are read again, from the end, which the caches have:
+each lane finds the largest of its elements and their sum online (Milakov and Gimelshein, 2018), piece by piece.
 """
 
 # The bodies are Triton's language, in Python's syntax.
@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+LOWEST: tl.constexpr = tl.constexpr(-3.4028234663852886e38)
+"""The lowest float32: a largest element to begin with, from which -inf can be told."""
 
 
 @triton.jit
@@ -51,46 +53,55 @@ def softmax_backward(
 
 
 @triton.jit
-def wide_softmax_forward(x, y, x_stride, width, BLOCK: tl.constexpr):
-    """A block takes one row, piece by piece, twice."""
-    row = tl.program_id(0).to(tl.int64)
-    top = -float("inf")
-    total = 0.0
-    shift = 0.0
-    for begin in range(0, width, BLOCK):
-        column = begin + tl.arange(0, BLOCK)
-        value = tl.load(
-            x + row * x_stride + column, mask=column < width, other=-float("inf"), eviction_policy="evict_last"
-        ).to(tl.float32)
-        before = top
-        top = tl.maximum(before, tl.max(value, axis=0))
-        # Pieces of nothing but -inf add nothing, and -inf - -inf would make the row nan.
-        shift = tl.where(top == -float("inf"), 0.0, top)
-        total = total * tl.exp2((before - shift) * LOG2E) + tl.sum(tl.exp2((value - shift) * LOG2E), axis=0)
-    scale = 1.0 / total
-    for begin in range(0, width, BLOCK):
-        column = begin + tl.arange(0, BLOCK)
-        inside = column < width
-        value = tl.load(x + row * x_stride + column, mask=inside, other=-float("inf")).to(tl.float32)
-        power = tl.exp2((value - shift) * LOG2E) * scale
-        tl.store(y + row * width + column, power.to(y.dtype.element_ty), mask=inside)
+def wide_softmax_forward(x, y, rows, x_stride, width, BLOCK: tl.constexpr):
+    """A block takes a row at a time, in strides of the grid, piece by piece, and reads it again from the end."""
+    last = (tl.cdiv(width, BLOCK) - 1) * BLOCK
+    for place in range(tl.program_id(0), rows, tl.num_programs(0)):
+        row = tl.cast(place, tl.int64)
+        # Of each lane: its largest so far, and its sum for that.
+        tops = tl.full((BLOCK,), LOWEST, tl.float32)
+        sums = tl.zeros((BLOCK,), tl.float32)
+        for begin in range(0, width, BLOCK):
+            column = begin + tl.arange(0, BLOCK)
+            value = tl.load(
+                x + row * x_stride + column, mask=column < width, other=-float("inf"), eviction_policy="evict_last"
+            ).to(tl.float32)
+            higher = tl.maximum(tops, value)
+            sums = sums * tl.exp2((tops - higher) * LOG2E) + tl.exp2((value - higher) * LOG2E)
+            tops = higher
+        top = tl.max(tops, axis=0)
+        # A row without anything above -inf has the sum 0.
+        scale = 1.0 / tl.sum(sums * tl.exp2((tops - top) * LOG2E), axis=0)
+        for back in range(0, width, BLOCK):
+            column = last - back + tl.arange(0, BLOCK)
+            inside = column < width
+            value = tl.load(
+                x + row * x_stride + column, mask=inside, other=-float("inf"), eviction_policy="evict_first"
+            ).to(tl.float32)
+            power = tl.exp2((value - top) * LOG2E) * scale
+            tl.store(y + row * width + column, power.to(y.dtype.element_ty), mask=inside, eviction_policy="evict_first")
 
 
 @triton.jit
-def wide_softmax_backward(dy, y, dx, dy_stride, y_stride, width, BLOCK: tl.constexpr):
-    """A block takes one row, piece by piece, twice."""
-    row = tl.program_id(0).to(tl.int64)
-    sums = tl.zeros((BLOCK,), tl.float32)
-    for begin in range(0, width, BLOCK):
-        column = begin + tl.arange(0, BLOCK)
-        inside = column < width
-        given = tl.load(dy + row * dy_stride + column, mask=inside, other=0.0, eviction_policy="evict_last")
-        value = tl.load(y + row * y_stride + column, mask=inside, other=0.0, eviction_policy="evict_last")
-        sums += given.to(tl.float32) * value.to(tl.float32)
-    along = tl.sum(sums, axis=0)
-    for begin in range(0, width, BLOCK):
-        column = begin + tl.arange(0, BLOCK)
-        inside = column < width
-        given = tl.load(dy + row * dy_stride + column, mask=inside, other=0.0).to(tl.float32)
-        value = tl.load(y + row * y_stride + column, mask=inside, other=0.0).to(tl.float32)
-        tl.store(dx + row * width + column, (value * (given - along)).to(dx.dtype.element_ty), mask=inside)
+def wide_softmax_backward(dy, y, dx, rows, dy_stride, y_stride, width, BLOCK: tl.constexpr):
+    """As wide_softmax_forward."""
+    last = (tl.cdiv(width, BLOCK) - 1) * BLOCK
+    for place in range(tl.program_id(0), rows, tl.num_programs(0)):
+        row = tl.cast(place, tl.int64)
+        sums = tl.zeros((BLOCK,), tl.float32)
+        for begin in range(0, width, BLOCK):
+            column = begin + tl.arange(0, BLOCK)
+            inside = column < width
+            given = tl.load(dy + row * dy_stride + column, mask=inside, other=0.0, eviction_policy="evict_last")
+            value = tl.load(y + row * y_stride + column, mask=inside, other=0.0, eviction_policy="evict_last")
+            sums += given.to(tl.float32) * value.to(tl.float32)
+        along = tl.sum(sums, axis=0)
+        for back in range(0, width, BLOCK):
+            column = last - back + tl.arange(0, BLOCK)
+            inside = column < width
+            given = tl.load(dy + row * dy_stride + column, mask=inside, other=0.0, eviction_policy="evict_first")
+            value = tl.load(y + row * y_stride + column, mask=inside, other=0.0, eviction_policy="evict_first")
+            result = value.to(tl.float32) * (given.to(tl.float32) - along)
+            tl.store(
+                dx + row * width + column, result.to(dx.dtype.element_ty), mask=inside, eviction_policy="evict_first"
+            )

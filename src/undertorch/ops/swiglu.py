@@ -11,8 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from undertorch.ops import gated
-from undertorch.ops.calls import runs_own
+from undertorch.ops.calls import Arguments, runs_own
 from undertorch.ops.choose import prefers_library
+
+ARGUMENTS = Arguments(
+    layout="gate and up (...), alike: two tensors, for example the halves of one",
+    unlike_torch="There is none; it is F.silu(gate) * up",
+)
 
 # Reference
 
@@ -38,7 +43,7 @@ CANDIDATES = gated.CANDIDATES
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) * up, differentiable in both. Raises BadCall."""
-    if prefers_library() or gate.dim() == 0 or not runs_own(gate, up):
+    if prefers_library() or not runs_own(gate, up) or gate.dim() == 0:
         return reference(gate, up)
     gated.check("swiglu", gate, up)
     return _CALL(gate, up, gated.KINDS["silu"])
