@@ -20,25 +20,29 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 ONE_GPU = (
-    "ours", "ours_whole_logits", "compile_graphs", "compile_graphs_bf16", "ours_torchs_bias",  # side by side
-    "ours_inductor", "ours_inductor_parts", "compile", "eager", "seen",
+    "ours", "ours_whole_logits", "compile_graphs", "compile_graphs_bf16", "eager",  # side by side
+    "ours_torchs_products", "products", "compile", "seen",
 )  # fmt: skip
 SEVERAL = (
-    "gpt2-124m_1", "gpt2-124m_N", "llama-1b_1", "llama-1b_N", "gpt2-124m_N_graphs", "gpt2-124m_N_alone",
+    "gpt2-124m_1", "gpt2-124m_N", "llama-1b_1", "llama-1b_N", "gpt2-124m_N_flat", "gpt2-124m_N_graphs",
+    "gpt2-124m_N_alone",
 )  # fmt: skip
 AT_ONCE = 5
 WARM, TIMED, ROUNDS = 6, 10, 3
 SEED = 1
 TOGETHER = "TRAIN_WAYS_TOGETHER"
-LONGEST_WAIT = 55.0
+SHORT_GAP = 6.0
+"""Microseconds: what lies between two kernels of a graph is less."""
+WAIT, LONGEST_WAIT = "TRAIN_WAYS_WAIT", 55.0
 """Seconds."""
 
 
@@ -65,12 +69,19 @@ class Timer:
         """Waits until all that were started together have compiled: nothing else then uses the GPU, or its power."""
         together = [name for name in os.environ.get(TOGETHER, "").split(",") if name and name != self.name]
         (self.lock.parent / f"ready_{self.name}").touch()
-        ends = time.monotonic() + LONGEST_WAIT
+        ends = time.monotonic() + float(os.environ.get(WAIT, LONGEST_WAIT))
         while time.monotonic() < ends and not all(
             (self.lock.parent / f"ready_{name}").exists() or (self.lock.parent / f"train_{name}.json").exists()
             for name in together
         ):
             time.sleep(0.05)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """The GPU is ours inside."""
+        with self.lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def __call__(self, step: Callable[[], float | None], tokens: int) -> dict[str, Any]:
         import torch
@@ -82,8 +93,7 @@ class Timer:
             print(f"step {number}: {time.monotonic() - began:.1f} s", flush=True)
         self.ready()
         each = []
-        with self.lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with self.alone():
             for _ in range(2):
                 step()
             for number in range(ROUNDS):
@@ -132,22 +142,31 @@ def kernels_of(step: Callable[[], float | None], steps: int = 3) -> dict[str, An
             step()
         torch.cuda.synchronize()
     names: dict[str, list[float]] = {}
-    spans = []
+    spans: list[tuple[float, float]] = []
+    starts: list[tuple[float, str]] = []
     for event in profiler.events():
         if str(event.device_type).endswith("CUDA"):
             row = names.setdefault(event.name[:100], [0, 0.0])
             row[0] += 1 / steps
             row[1] += event.time_range.elapsed_us() / steps
             spans.append((event.time_range.start, event.time_range.end))
+            starts.append((event.time_range.start, event.name[:60]))
     spans.sort()
-    busy, until = 0.0, 0.0
+    after = dict(starts)
+    busy, until, gaps = 0.0, 0.0, []
     for begin, end in spans:
+        if until and begin > until:
+            gaps.append((begin - until, after[begin]))
         busy += max(0.0, end - max(begin, until))
         until = max(until, end)
+    gaps.sort(reverse=True)
+    short = [gap for gap, _ in gaps if gap < SHORT_GAP]
     span = (until - spans[0][0]) / steps if spans else 0.0
-    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:45]
+    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:60]
     return {
-        "span_us": span, "busy_us": busy / steps,
+        "span_us": span, "busy_us": busy / steps, "launches": len(spans) / steps,
+        "short_gaps": len(short) / steps, "short_gaps_us": sum(short) / steps,
+        "long_gaps": [[round(gap, 1), name] for gap, name in gaps[:24] if gap >= SHORT_GAP],
         "kernels": [[name, round(count, 2), round(us, 1)] for name, (count, us) in top],
     }  # fmt: skip
 
@@ -164,24 +183,50 @@ def random_rows(config: Any, world: int = 1, rank: int = 0) -> Any:
     return [Rows(tokens=each, places=(0,) * config.batch, epoch=0) for each in tokens]
 
 
-def norms_by_torch() -> None:
-    """Leaves norms, GELU and attention's layouts to whoever compiles the model; loss and update stay ours."""
-    from types import SimpleNamespace
+def products(on: str, timer: Timer) -> dict[str, Any]:
+    """Each product of the step: torch's, and cuBLASLt's algorithms; microseconds, and how far results are apart."""
+    import torch
 
-    from torch.nn import functional
+    from undertorch.train import gradients
+    from undertorch.train import products as lt
 
-    from undertorch import ops
-    from undertorch.train import model
+    config = settings("gpt2-124m", on)
+    width, hidden, rows = config.shape.width, config.shape.hidden, config.batch * config.shape.context
+    found: list[dict[str, Any]] = []
 
-    def add_layer_norm(x: Any, residual: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
-        total = x + residual
-        return functional.layer_norm(total, total.shape[-1:], weight, bias), total
+    def some(*shape: int) -> Any:
+        return torch.randn(shape, device=on, dtype=torch.bfloat16) / shape[-1] ** 0.5
 
-    def linear_act(x: Any, weight: Any, bias: Any, activation: str) -> Any:
-        return functional.gelu(functional.linear(x, weight, bias), approximate="tanh")
+    def off(got: Any, wanted: Any) -> float:
+        return float((got.float() - wanted.float()).abs().max() / wanted.float().abs().max())
 
-    own = {name: getattr(ops, name) for name in ops.__all__}
-    model.ops = SimpleNamespace(**{**own, "add_layer_norm": add_layer_norm, "linear_act": linear_act})
+    def measured(name: str, run: Any, first: Any, second: Any, bias: Any, epilogue: Any) -> None:
+        ways = lt.ways(run, first, second, bias, epilogue)
+        taken = lt.times([partial(run, way, first, second, bias) for way in ways])
+        results = [run(way, first, second, bias) for way in ways[:2]]
+        pairs: Any = zip(*results, strict=True) if isinstance(results[0], tuple) else [results]
+        pairs = pairs if len(ways) > 1 else ()
+        row = {"product": name, "gflop": 2e-9 * first.numel() * second.shape[1], "torch_us": taken[0]}
+        found.append(row | {"cublaslt_us": taken[1:], "off": [off(mine, its) for its, mine in pairs]})
+        print(found[-1], flush=True)
+
+    timer.ready()
+    with timer.alone():
+        for name, out, inputs in (("qkv", 3 * width, width), ("out", width, width), ("up", hidden, width),
+                                  ("down", width, hidden), ("head", config.shape.padded, width)):  # fmt: skip
+            x, dy, weight = some(rows, inputs), some(rows, out), some(out, inputs)
+            bias, none = None if name == "head" else some(out), lt.Epilogue.NONE
+            forward = none if bias is None else lt.Epilogue.BIAS
+            measured(f"{name} forward", lt._product, x, weight.t(), bias, forward)
+            measured(f"{name} inputs", lt._product, dy, weight, None, none)
+            measured(f"{name} weights", lt._product, dy.t(), x, None, none)
+            if name == "up":
+                gelu = lt.Epilogue.GELU_AUX_BIAS
+                measured("up forward with gelu", lt._gelu_product, x, weight.t(), bias, gelu)
+        dy = some(rows, width)
+        sums = lt.times([lambda: gradients.bias_gradient(dy), lambda: dy.sum(0)])
+        found.append({"product": "sums of a bias's gradient", "ours_us": sums[0], "torch_us": sums[1]})
+    return {"products": found}
 
 
 def ours(name: str, on: str, timer: Timer, **changes: Any) -> dict[str, Any]:
@@ -202,9 +247,11 @@ def ours(name: str, on: str, timer: Timer, **changes: Any) -> dict[str, Any]:
 
     def once() -> float:
         nonlocal count
-        loss, _ = step.gradients([rows[count % len(rows)]])
-        step.update(config.rate)
+        step.compute([rows[count % len(rows)]])
         count += 1
+        step.load(rows[count % len(rows)])
+        loss, _ = step.numbers()
+        step.update(config.rate)
         return loss
 
     result = timer(once, config.tokens_a_step)
@@ -298,44 +345,57 @@ def peer(  # noqa: PLR0915 - one recipe, read from top to bottom
 
 
 def seen(on: str) -> dict[str, Any]:
-    """Where the time of our step goes: every launch by phase, kind and bound, beside the least time that its bytes and
-    operations need at the rates this GPU was measured to reach."""
+    """Where the time of our step goes: every launch by phase, kind and bound, beside its floor: the longer of its
+    bytes at the rate that a large copy reaches, and its FLOPs at the data sheet's rate of the unit that does them."""
     from collections import defaultdict
 
+    from undertorch.records import Kind, Math
     from undertorch.records.totals import busy_us, shares_us
     from undertorch.train.seen import screen, see_step
 
     step, gpu = see_step(settings("gpt2-124m", on), None if on == "cuda" else "H200")
     reached = gpu.achieved_bandwidth or gpu.memory_bandwidth
-    groups: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0])
-    names: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0, 0.0, 0])
+    names: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    unknown: dict[str, float] = defaultdict(float)
     for launch, share in zip(step.launches, shares_us(step.launches), strict=True):
-        row = groups[str(launch.phase), str(launch.kernel.kind), str(launch.bound)]
-        memory = (launch.kernel.min_bytes or 0) / reached * 1e6
-        compute = (
-            (launch.kernel.flops or 0) / 740e12 * 1e6 if str(launch.kernel.kind) in ("matmul", "attention") else 0.0
-        )
-        floor = max(memory, compute)
-        for place, value in enumerate((1, share, floor, launch.kernel.min_bytes is None)):
+        kernel = launch.kernel
+        products = kernel.kind in (Kind.MATMUL, Kind.ATTENTION)
+        rate = gpu.peaks[Math.TENSOR_BF16 if products else kernel.math or Math.FP32]
+        floor = max((kernel.min_bytes or 0) / reached, (kernel.flops or 0) / rate) * 1e6
+        known = kernel.min_bytes is not None
+        row = groups[str(launch.phase), str(kernel.kind), str(launch.bound)]
+        for place, value in enumerate((1, share, floor if known else share, share if known else 0.0, not known)):
             row[place] += value
-        names[launch.kernel.name[:90]][0] += 1
-        names[launch.kernel.name[:90]][1] += share
+        if not known:
+            unknown[kernel.name[:90]] += share
+        for place, value in enumerate((1, share, floor)):
+            names[str(launch.phase), kernel.name[:90]][place] += value
     rows = [
-        {"phase": p, "kind": k, "bound": b, "launches": n, "us": us, "floor_us": floor, "without_bytes": unknown}
-        for (p, k, b), (n, us, floor, unknown) in sorted(groups.items())
-    ]
-    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:60]
+        {"phase": p, "kind": k, "bound": b, "launches": n, "us": us, "floor_us": floor, "us_with_floor": with_floor,
+         "without_bytes": without}
+        for (p, k, b), (n, us, floor, with_floor, without) in sorted(groups.items())
+    ]  # fmt: skip
+    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:80]
     return {
         "step_us": step.step_us, "busy_us": busy_us(step.launches), "origin": str(step.time_origin), "rows": rows,
-        "kernels": [{"name": name, "launches": n, "us": us} for name, (n, us) in top], "screen": list(screen(step)),
+        "floor_us": sum(row["floor_us"] for row in rows), "without_bytes": unknown,
+        "kernels": [
+            {"phase": phase, "name": name, "launches": n, "us": us, "floor_us": floor}
+            for (phase, name), (n, us, floor) in top
+        ],
+        "screen": list(screen(step)),
     }  # fmt: skip
 
 
 def together(
-    name: str, on: str, timer: Timer, out: Path, *, alone: bool = False, graphs: bool = False
+    name: str, on: str, timer: Timer, out: Path, *, alone: bool = False, graphs: bool = False, flat: bool = False
 ) -> dict[str, Any] | None:
-    """DDP of GPT-2, FSDP2 of Llama, by torchrun. `alone`: without the sum of gradients, which shows what that costs."""
+    """DDP of GPT-2, FSDP2 of Llama, by torchrun. `alone`: without the sum of gradients, which shows what that costs.
+    `flat`: all gradients are summed at once, when all are there.
+    """
     import torch
+    import torch.distributed as dist
 
     from undertorch.train.distributed import group, shared
     from undertorch.train.model import made
@@ -348,11 +408,21 @@ def together(
         model = made(config, one.device, torch.bfloat16 if on == "cuda" and not fsdp else torch.float32)
         cuda = one.device.type == "cuda"
         with torch.cuda.stream(torch.cuda.Stream()) if cuda else nullcontext():  # for a DDP that is to be captured
-            called = model if alone else shared(model, config, one)
+            called = model if alone or flat else shared(model, config, one)
         if cuda:
             torch.cuda.synchronize()
         step = Step(called, Update(model, config), config, one.device, captures=one.world == 1 or graphs)
         timer.warm = 14 if graphs else WARM
+        norm = step._end
+
+        def summed() -> None:
+            for gradient in step._gradients().values():
+                gradient.div_(one.world)
+            dist.all_reduce_coalesced(list(step._gradients().values()))
+            norm()
+
+        if flat:
+            step._end = summed  # type: ignore[method-assign]
         rows, count = random_rows(config, one.world, one.rank), 0
 
         def once() -> float:
@@ -373,21 +443,28 @@ def way(name: str, on: str, out: Path) -> dict[str, Any] | None:
     timer = Timer(on, out / "lock", name)
     if "_1" in name or "_N" in name:
         model, _, how = name.partition("_")
-        return together(model, on, timer, out, alone=how.endswith("alone"), graphs=how.endswith("graphs"))
+        return together(
+            model,
+            on,
+            timer,
+            out,
+            alone=how.endswith("alone"),
+            graphs=how.endswith(("graphs", "flat")),
+            flat=how.endswith("flat"),
+        )
     if name == "seen":
         return seen(on)
     if name == "ours":
         return ours("gpt2-124m", on, timer)
-    if name == "ours_torchs_bias":
-        from undertorch.train import model
+    if name == "ours_torchs_products":
+        from undertorch.train import products as lt
 
-        model.linear = lambda layer, x: layer(x)
+        lt.ways = lambda *_: (lt.Torchs(),)
         return ours("gpt2-124m", on, timer)
+    if name == "products":
+        return products(on, timer)
     if name == "ours_whole_logits":
         return ours("gpt2-124m", on, timer, fused_loss=False)
-    if name.startswith("ours_inductor"):
-        norms_by_torch()
-        return ours("gpt2-124m", on, timer, compiled=True, fused_loss=name.endswith("parts"))
     return peer(
         on, timer, compiled="compile" in name, graphs="graphs" in name, half="bf16" in name, flash="flash" in name
     )  # fmt: skip
@@ -411,7 +488,8 @@ def run_way(name: str, on: str, out: Path) -> None:
 
         peak = gpus.find("H200").peaks[Math.TENSOR_BF16] * result.get("world", 1)
         result["mfu"] = result["tokens_per_s"] * result["flops_a_token"] / peak
-    result |= {"way": name, "seconds": time.monotonic() - began}
+    at = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
+    result |= {"way": name, "seconds": time.monotonic() - began, "at": at}
     (out / f"train_{name}.json").write_text(json.dumps(result, indent=1))
     if "failed" in result:
         sys.exit(1)
@@ -431,7 +509,8 @@ def all_ways(names: tuple[str, ...], at_once: int, on: str, out: Path, gpus: int
         if time.monotonic() > ends - 20:
             print(f"not begun within the limit: {', '.join(batch)}", flush=True)
             continue
-        environment = {"TORCHINDUCTOR_COMPILE_THREADS": "6", **os.environ, TOGETHER: ",".join(batch)}
+        wait = min(LONGEST_WAIT, 0.45 * (ends - time.monotonic()))
+        environment = {"TORCHINDUCTOR_COMPILE_THREADS": "6", **os.environ, TOGETHER: ",".join(batch), WAIT: str(wait)}
         running = {}
         for name in batch:
             log = (out / f"train_{name}.log").open("w")
@@ -443,6 +522,7 @@ def all_ways(names: tuple[str, ...], at_once: int, on: str, out: Path, gpus: int
             for name, process in list(running.items()):
                 if process.poll() is not None:
                     del running[name]
+                    (out / f"ready_{name}").touch()  # nobody waits for one that has died
                     shorten(out, name)
                     told(out, name)
             time.sleep(0.2)
@@ -468,6 +548,8 @@ def told(out: Path, name: str) -> None:
         print(f"{name}: {result['failed']}"[:300], flush=True)
     elif name == "seen":
         print("\n".join(result["screen"]), flush=True)
+    elif name == "products":
+        print(f"products: {len(result['products'])} rows", flush=True)
     else:
         memory, losses = result.get("peak_allocated_gib", 0), result["losses"]
         print(
@@ -483,12 +565,19 @@ AIM = 575_000
 """Tokens a second of GPT-2 124M, 32 × 1024, on one H200."""
 
 
+def ended_at(path: Path) -> str:
+    """UTC, to the minute."""
+    return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(path.stat().st_mtime))
+
+
 def publish(outs: list[Path]) -> None:
-    """Writes benchmarks/results/train.json from what runs on the GPU left in OUT…; `run` numbers them from 1."""
+    """Writes benchmarks/results/train.json from what runs on the GPU left in OUT…: `run` numbers them from 1, and `at`
+    says when each ended.
+    """
     from results_file import Aim, write
 
     found = [
-        {**each, "run": number}
+        {"at": ended_at(out / "train.json"), **each, "run": number}
         for number, out in enumerate(outs, 1)
         for each in json.loads((out / "train.json").read_text())
     ]
@@ -503,10 +592,24 @@ def publish(outs: list[Path]) -> None:
         "peak_reserved_gib",
         "graphs",
         "world",
+        "losses",
+        "clocks",
         "run",
+        "at",
     )
-    rows: list[dict[str, object]] = [{key: each[key] for key in kept if key in each} for each in timed]
-    rows += [{key: each[key] for key in ("step_us", "busy_us", "rows")} for each in found if each.get("way") == "seen"]
+    rows: list[dict[str, object]] = [
+        {key: each[key] for key in kept if key in each}
+        | ({"busy_us": each["profiled"]["busy_us"]} if each.get("profiled") else {})
+        for each in timed
+    ]
+    rows += [
+        {
+            key: each[key]
+            for key in ("way", "step_us", "busy_us", "floor_us", "without_bytes", "rows", "kernels", "run", "at")
+        }
+        for each in found
+        if each.get("way") == "seen" and "floor_us" in each
+    ]
     own = [each for each in timed if each["way"].startswith("ours") or each["way"] == "gpt2-124m_1"]
     best = max(own, key=lambda each: each["tokens_per_s"])
     aim = Aim(

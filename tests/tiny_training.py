@@ -16,6 +16,12 @@ from undertorch.train.tokens import Text, tokenized
 
 ALONE = Group(rank=0, world=1, device=torch.device("cpu"))
 
+SMALL = (
+    *("--preset", "nano", "--layers", "1", "--width", "32", "--heads", "4", "--context", "16", "--vocabulary", "300"),
+    *("--evaluate-every", "100", "--no-see", "--on", "cpu"),
+)
+"""Of the command line."""
+
 
 def words(seed: int = 0, count: int = 6000) -> str:
     """Lines of made-up words, some of which are far more frequent than others."""

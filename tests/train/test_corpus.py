@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import sys
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_what_is_no_text_is_skipped_in_a_folder_and_said(tmp_path):
         ("blank.txt", b" \n \n", "holds no text"),
         ("binary.bin", b"abc\0def", "byte 3 is 0"),
         ("latin.txt", "caf\xe9 noir".encode("latin1"), "byte 3 is 0xe9"),
-        ("cut.gz", gzip.compress(b"x" * 1000)[:-12], "no whole gzip file"),
+        ("cut.gz", gzip.compress(b"x" * 1000, mtime=0)[:-12], "no whole gzip file"),
         ("no.gz", b"plain", "no whole gzip file"),
     ],
 )
@@ -82,7 +83,33 @@ def test_what_is_not_there_is_said(tmp_path, name, said):
         corpus([str(tmp_path / name)])
 
 
+def test_what_a_folder_holds_that_is_no_whole_file_is_left_out_by_name(tmp_path):
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"x" * 1000, mtime=0)[:-12])
+    (tmp_path / "whole.txt").write_text("text")
+    found = corpus([str(tmp_path)])
+    assert [each.text for each in everything(found)] == [b"text"]
+    assert found.skipped == (str(tmp_path / "cut.gz"),)
+
+
+def test_a_standard_input_that_is_closed_is_said(monkeypatch):
+    """Python has no sys.stdin in a process that was started with `<&-`."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(BadText, match="standard input is closed"):
+        corpus(["-"])
+
+
 def test_nothing_named_is_the_standard_library():
     found = corpus([])
     assert any(document.name.startswith("argparse.py") for document in everything(found))
     assert not any("site-packages" in document.name for document in everything(found))
+
+
+def test_what_earlier_runs_left_in_a_folder_is_not_trained_on(tmp_path):
+    run = tmp_path / "runs" / "nano"
+    (run / "checkpoints").mkdir(parents=True)
+    for path in (run / "run.json", run / "metrics.jsonl", run / "checkpoints" / "a.txt"):
+        path.write_text("{}")
+    (tmp_path / "mine.txt").write_text("text")
+    (tmp_path / "run.json").write_text("a file of mine")
+    found = corpus([str(tmp_path)])
+    assert sorted(each.text for each in (*found.training, *found.validation)) == [b"a file of mine", b"text"]

@@ -7,14 +7,9 @@ import sys
 
 import pytest
 
-from tiny_training import words
+from tiny_training import SMALL, words
 from undertorch.train.loop import CHECKPOINTS
 from undertorch.train.report import METRICS, read_metrics
-
-SMALL = (
-    *("--preset", "nano", "--layers", "1", "--width", "32", "--heads", "4", "--context", "16", "--vocabulary", "300"),
-    *("--evaluate-every", "100", "--no-see", "--on", "cpu"),
-)
 
 
 def trained(folder, text, steps, *options, processes=1, code=None):
@@ -62,6 +57,23 @@ def test_saved_by_two_processes_it_goes_on_in_one_and_the_reverse(tmp_path, text
 
 
 @pytest.mark.slow
+def test_shares_of_four_processes_go_on_in_two(tmp_path, text):
+    """torch.distributed.checkpoint hands each of the two what two of the four wrote."""
+    alone = trained(tmp_path / "alone", text, 4)
+    assert alone.returncode == 0, alone.stderr
+    folder = tmp_path / "run"
+    begun = trained(folder, text, 4, "--parallel", "fsdp", "--checkpoint-every", "2", processes=4)
+    assert begun.returncode == 0, begun.stderr
+    shares = folder / CHECKPOINTS / "step-00000002" / "shares"
+    assert len(list(shares.glob("*.distcp"))) == 4
+    shutil.rmtree(folder / CHECKPOINTS / "step-00000004")  # as if it had been stopped after 2
+    ended = trained(folder, text, 4, "--parallel", "fsdp", "--resume", processes=2)
+    assert ended.returncode == 0, ended.stderr
+    assert "after step 2" in ended.stdout
+    assert losses(folder) == pytest.approx(losses(tmp_path / "alone"), rel=2e-3)
+
+
+@pytest.mark.slow
 def test_one_process_that_fails_ends_all_and_its_error_is_shown(tmp_path, text):
     code = (
         "import os\n"
@@ -78,3 +90,24 @@ def test_one_process_that_fails_ends_all_and_its_error_is_shown(tmp_path, text):
     done = trained(tmp_path / "run", text, 50, processes=2, code=code)
     assert done.returncode != 0
     assert "the second process has had enough" in done.stderr
+
+
+@pytest.mark.slow
+def test_who_is_left_when_a_process_is_killed_says_so_in_a_sentence(tmp_path, text):
+    code = (
+        "import os, signal\n"
+        "from undertorch.cli.main import main\n"
+        "from undertorch.train.step import Step\n"
+        "update = Step.update\n"
+        "def dies(step, rate):\n"
+        "    if os.environ['RANK'] == '1' and step.done == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    update(step, rate)\n"
+        "Step.update = dies\n"
+        "main()\n"
+    )
+    done = trained(tmp_path / "run", text, 50, "--parallel", "fsdp", "--checkpoint-every", "1", processes=2, code=code)
+    assert done.returncode != 0
+    assert "another process of the run has ended" in done.stderr
+    assert "fault of undertorch" not in done.stderr
+    assert (tmp_path / "run" / CHECKPOINTS / "step-00000002").is_dir()

@@ -1,10 +1,13 @@
 """Whole runs of a tiny model on the CPU: what they learn, what they leave, and how they go on."""
 
+import errno
 import json
 import math
 import os
 import resource
 import signal
+import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,14 +15,15 @@ import numpy as np
 import pytest
 import torch
 
-from tiny_training import a_run, some_text, tiny
-from undertorch.train import checkpoint, loop
+from tiny_training import ALONE, SMALL, a_run, some_text, tiny, words
+from undertorch.train import checkpoint, kept, loop
 from undertorch.train.checkpoint import latest, read
 from undertorch.train.config import PRESETS, changed, preset
-from undertorch.train.errors import BadCheckpoint, BadNumbers, BadSetting
+from undertorch.train.errors import BadCheckpoint, BadNumbers, BadSetting, NotSaved
 from undertorch.train.loop import CHECKPOINTS, Ended
-from undertorch.train.model import GPT, BiasedLinear, made
-from undertorch.train.report import METRICS, picture, read_metrics
+from undertorch.train.model import GPT, made
+from undertorch.train.report import METRICS, Report, picture, read_metrics
+from undertorch.train.start import RUN, Asked, alone_in, start
 
 CPU = torch.device("cpu")
 FAMILIES = ("nano", "nano-llama")
@@ -111,20 +115,6 @@ def test_recomputing_changes_no_gradient(name):
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
-@pytest.mark.parametrize("rows", [1, 255, 256, 1024])
-def test_a_linear_layer_has_torchs_gradients(rows):
-    generator = torch.Generator().manual_seed(rows)
-    given = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, 6), (5, 6), (5,))]
-    results = []
-    for function in (BiasedLinear.apply, torch.nn.functional.linear):
-        leaves = [tensor.clone().requires_grad_() for tensor in given]
-        answer = function(*leaves)
-        answer.sin().sum().backward()
-        results.append([answer, *(leaf.grad for leaf in leaves)])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
-
-
 def test_accumulating_is_a_larger_batch(tmp_path, text):
     """The mean over two microbatches of 2 rows is that over 4; the rows are the same."""
     large = a_run(tmp_path / "a", tiny(batch=4, steps=3, evaluate_every=9), text)
@@ -174,14 +164,28 @@ def stopped_after(run, step):
     yield
 
 
-def test_ctrl_c_saves_the_step_it_is_in(tmp_path, text):
+@pytest.mark.parametrize(
+    ("number", "ended"),
+    [(signal.SIGINT, Ended.INTERRUPTED), (signal.SIGTERM, Ended.TERMINATED), (signal.SIGHUP, Ended.TERMINATED)],
+)
+def test_a_run_that_is_asked_to_stop_saves_the_step_it_is_in(tmp_path, text, number, ended):
     run = a_run(tmp_path / "run", tiny(checkpoint_every=100), text)
     compute = run.step.compute
-    run.step.compute = lambda rows: (os.kill(os.getpid(), signal.SIGINT) if run.done == 1 else None, compute(rows))[1]
-    before = signal.getsignal(signal.SIGINT)
-    assert loop.train(run) is Ended.INTERRUPTED
+    run.step.compute = lambda rows: (os.kill(os.getpid(), number) if run.done == 1 else None, compute(rows))[1]
+    before = signal.getsignal(number)
+    assert loop.train(run) is ended
     assert latest(tmp_path / "run" / CHECKPOINTS)[0].progress.step == 2
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before
+
+
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with loop.stopping() as asked:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert asked() is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_last_and_the_best_checkpoints_are_kept(tmp_path, text):
@@ -250,6 +254,163 @@ def test_a_disk_that_is_full_loses_no_earlier_checkpoint(tmp_path, text, capsys)
     found, damaged = latest(tmp_path / CHECKPOINTS)
     assert (found.progress.step, damaged) == (3, [])
     assert [path.name for path in (tmp_path / CHECKPOINTS).iterdir()] == [checkpoint.name(3)]
+
+
+def test_a_run_whose_last_checkpoint_finds_no_room_says_where_it_goes_on(tmp_path, monkeypatch):
+    """After all that it has to tell, with an error: whoever started it is not to believe that the weights are safe."""
+    write = kept.write
+
+    def fuller(folder, update):
+        if "step-00000006" in folder.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(folder, update)
+
+    monkeypatch.setattr(kept, "write", fuller)
+    (tmp_path / "text.txt").write_text(words())
+    asked = asked_for(tmp_path / "run", tmp_path / "text.txt", steps=6, checkpoint_every=3)
+    with pytest.raises(NotSaved, match=r"step 6 could not be written .No space left .*goes on from step-00000003"):
+        start(asked, None)
+
+
+def asked_for(folder, text, **changes):
+    """A small run on the CPU, as the command line asks for it; of `changes`, those that are no settings first."""
+    given = {name: changes.pop(name) for name in ("resume",) if name in changes}
+    small = {"layers": 1, "width": 32, "heads": 4, "context": 16, "vocabulary": 300, "batch": 4, "steps": 3}
+    return Asked(
+        texts=[str(text)], preset="nano", on="cpu", out=folder, sample=["a"], see=None, look=False, gpu=None,
+        export=None, changes={**({} if given else small), **changes}, **({"resume": False} | given),
+    )  # fmt: skip
+
+
+def test_a_resume_that_is_refused_leaves_the_run_as_it_was(tmp_path):
+    text, other, folder = tmp_path / "text.txt", tmp_path / "other.txt", tmp_path / "run"
+    text.write_text(words())
+    other.write_text(words(seed=1))
+    start(asked_for(folder, text), None)
+    before = (folder / RUN).read_bytes()
+    with pytest.raises(BadSetting, match=r"--width 64: the run in .* has 32"):
+        start(asked_for(folder, text, resume=True, width=64), None)
+    with pytest.raises(BadCheckpoint, match="another text"):
+        start(asked_for(folder, other, resume=True), None)
+    assert (folder / RUN).read_bytes() == before
+    assert start(asked_for(folder, text, resume=True, steps=4), None) is Ended.DONE
+
+
+def test_copies_that_somebody_keeps_beside_the_checkpoints_are_left_alone(tmp_path, text):
+    run = a_run(tmp_path, tiny(keep=1, checkpoint_every=100), text)
+    folder = tmp_path / CHECKPOINTS
+    for name in ("step-00000001-good", "step-before-finetune", "step-best"):
+        (folder / name).mkdir(parents=True)
+    loop.train(run)
+    assert [path.name for path in checkpoint.every(folder)] == [checkpoint.name(8)]
+    assert len(list(folder.iterdir())) == 4
+    (folder / checkpoint.name(9)).mkdir()
+    (folder / checkpoint.name(9) / "checkpoint.json").write_text("[]")
+    found, damaged = latest(folder)
+    assert (found.progress.step, len(damaged)) == (8, 1)
+
+
+@pytest.mark.parametrize("left", [None, "", "{"])
+def test_a_run_whose_settings_file_is_lost_goes_on_with_its_checkpoints(tmp_path, left):
+    text, folder = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text(words())
+    start(asked_for(folder, text), None)
+    before = (folder / RUN).read_text()
+    (folder / RUN).unlink()
+    if left is not None:
+        (folder / RUN).write_text(left)
+    assert start(replace(asked_for(folder, text, resume=True), texts=[]), None) is Ended.DONE
+    assert json.loads((folder / RUN).read_text()) == json.loads(before)
+
+
+def test_fewer_steps_than_were_made_are_refused(tmp_path):
+    text, folder = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text(words())
+    start(asked_for(folder, text), None)
+    with pytest.raises(BadSetting, match=r"--steps 2: the run in .* has made 3 already"):
+        start(asked_for(folder, text, resume=True, steps=2), None)
+
+
+def test_a_run_whose_reader_has_gone_goes_on_and_saves(tmp_path):
+    """As `undertorch train | head -1` does: the pipe's other end is closed before anything is written."""
+    text, folder = tmp_path / "text.txt", tmp_path / "run"
+    text.write_text(words())
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "undertorch", "train", str(text), *SMALL, "--out", str(folder), "--steps", "3"],
+        stdout=writes, stderr=subprocess.PIPE, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert latest(folder / CHECKPOINTS)[0].progress.step == 3
+
+
+def test_a_second_interrupt_at_the_end_says_nothing(tmp_path):
+    """The first is heard in a step, which is saved; the second comes while the process ends, from its last function."""
+    text = tmp_path / "text.txt"
+    text.write_text(words())
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from undertorch.train import loop\n"
+        "from undertorch.cli.main import main\n"
+        "rate = loop.learning_rate\n"
+        "def asked(step, settings):\n"
+        "    if step == 1:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return rate(step, settings)\n"
+        "loop.learning_rate = asked\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", str(text), *SMALL, "--out", str(tmp_path / "run"), "--steps", "9"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGINT
+    assert "Traceback" not in done.stderr
+    assert latest(tmp_path / "run" / CHECKPOINTS)[0].progress.step == 3  # the one in which it was seen
+
+
+def test_a_file_is_no_folder_of_a_run(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(words())
+    with pytest.raises(BadSetting, match=r"text.txt cannot be a run's folder .*exists.*; pass --out for another"):
+        start(asked_for(text, text), None)
+
+
+def test_an_export_never_goes_where_something_is(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "config.json").write_text("{}")
+    asked = replace(asked_for(tmp_path / "run", tmp_path / "no.txt"), export=tmp_path / "precious")
+    with pytest.raises(BadSetting, match="something there already"):
+        start(asked, None)
+
+
+def test_a_folder_holds_one_run_at_a_time(tmp_path):
+    with alone_in(tmp_path / "run", ALONE):
+        (tmp_path / "run" / RUN).write_text("{}")
+        with pytest.raises(BadSetting, match=f"already .process {os.getpid()}."), alone_in(tmp_path / "run", ALONE):
+            pass
+    with alone_in(tmp_path / "run", ALONE):
+        pass
+    with pytest.raises(ValueError, match="too short"), alone_in(tmp_path / "another", ALONE):
+        raise ValueError("too short")
+    assert not (tmp_path / "another").exists()
+
+
+def test_rows_of_metrics_for_which_there_is_no_room_are_missing_as_is_told_once(tmp_path, capsys):
+    """What is written to /dev/full has no room, by the kernel's word."""
+    report = Report(folder=tmp_path, settings=tiny(), world=1, peak=None, speaks=True)
+    (tmp_path / METRICS).symlink_to("/dev/full")
+    for step in (1, 2):
+        report.step(step, 5.0, 1.0, 0.1, 1.0)
+    assert capsys.readouterr().out.count("No space left on device") == 1
+    (tmp_path / METRICS).unlink()
+    (tmp_path / METRICS).write_text('{"step": 1, "lo')  # half a row, as a full disk leaves it
+    for step in (3, 4):
+        report.step(step, 5.0, 1.0, 0.1, 1.0)
+    assert [row["step"] for row in read_metrics(tmp_path / METRICS)] == [3, 4]
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path, text):
@@ -355,11 +516,20 @@ def test_metrics_have_each_step_and_the_picture_every_point(tmp_path, text):
         ({"rate": 0.0}, "--rate"),
         ({"vocabulary": 100}, "--vocabulary"),
         ({"heads": 5}, "heads"),
+        ({"heads": 0}, "--heads is 0"),
+        ({"heads": -2}, "--heads is -2"),
+        ({"width": 0}, "--width is 0"),
+        ({"layers": -1}, "--layers is -1"),
+        ({"rate": math.inf}, "--rate is inf"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"seed": 2**64}, "--seed"),
+        ({"preset": "nano-llama", "width": 30, "heads": 2}, "a head has 15 elements"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, said):
+    name = changes.get("preset", "nano")
     with pytest.raises(BadSetting, match=said):
-        changed(preset("nano"), **changes)
+        changed(preset(name), **{key: value for key, value in changes.items() if key != "preset"})
     with pytest.raises(BadSetting, match="there is no preset"):
         preset("nanp")
 

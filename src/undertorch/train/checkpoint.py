@@ -9,6 +9,7 @@ any number of GPUs goes on from them.
 import dataclasses
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ ABOUT = "checkpoint.json"
 WRITING, REMOVING = ".writing-", ".removing-"
 SCHEMA = 1
 PIECE = 16 * 2**20
+NAME = re.compile(r"step-\d{8,}")
+"""As `name` makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Progress:
     versions: dict[str, str]
     text: str
     """The folder's name of the tokenised text."""
+    named: list[str] | None = None
+    """Files and folders of the text, as the command line named them; None: written before these were kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +106,7 @@ def read(folder: Path) -> Checkpoint:
         digest = content.pop("blake2b")
     except FileNotFoundError as error:
         raise BadCheckpoint(f"the checkpoint {folder} is damaged: {ABOUT} is missing.") from error
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise BadCheckpoint(f"the checkpoint {folder} is damaged: {ABOUT} cannot be read ({error}).") from error
     if digest != _digest(content):
         raise BadCheckpoint(f"the checkpoint {folder} is damaged: {ABOUT} is not what was written.")
@@ -124,8 +129,10 @@ def read(folder: Path) -> Checkpoint:
 
 
 def every(folder: Path) -> list[Path]:
-    """Folders of checkpoints, the last step first; not verified."""
-    return sorted((path for path in folder.glob("step-*") if path.is_dir()), reverse=True)
+    """Folders of checkpoints, the last step first; not verified. What has another name, such as a copy that somebody
+    keeps beside them, is none of ours.
+    """
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name) and path.is_dir()), reverse=True)
 
 
 def latest(folder: Path) -> tuple[Checkpoint | None, list[BadCheckpoint]]:

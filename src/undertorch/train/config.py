@@ -1,5 +1,6 @@
 """What a run is asked to do: the model's shape, and how it is trained. Presets by name. Imports no torch."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -185,17 +186,26 @@ def changed(settings: Settings, **changes: object) -> Settings:
 def check(settings: Settings) -> None:
     """Raises BadSetting for what cannot be trained."""
     shape = settings.shape
-    at_least_one = ("steps", "batch", "accumulate", "evaluate_every", "checkpoint_every", "keep")
-    for name, value in [(name, getattr(settings, name)) for name in at_least_one] + [("context", shape.context)]:
+    counted = {name: getattr(settings, name) for name in ("steps", "batch", "accumulate", "evaluate_every",
+               "checkpoint_every", "keep")}  # fmt: skip
+    counted |= {name: getattr(shape, name) for name in ("context", "layers", "width", "heads")}
+    for name, value in counted.items():
         if value < 1:
             raise BadSetting(f"--{name.replace('_', '-')} is {value}; it is 1 or more.")
-    if not settings.rate > 0:
-        raise BadSetting(f"--rate is {settings.rate}; it is above 0.")
+    if not 0 < settings.rate < math.inf:
+        raise BadSetting(f"--rate is {settings.rate}; it is above 0, and finite.")
+    if not 0 <= settings.seed < 2**63:
+        raise BadSetting(f"--seed is {settings.seed}; it is from 0 to 2^63 - 1.")
     if shape.vocabulary < 257:
         raise BadSetting(f"--vocabulary is {shape.vocabulary}; it is 257 or more: 256 bytes and the end of a text.")
     if shape.width % shape.heads or shape.heads % shape.kv_heads:
         raise BadSetting(
             f"a width of {shape.width} is not divided by {shape.heads} heads, or these by {shape.kv_heads}."
+        )
+    if shape.family == "llama" and shape.head_width % 2:
+        raise BadSetting(
+            f"a head has {shape.head_width} elements (--width {shape.width} by --heads {shape.heads}): RoPE turns "
+            "pairs of them, so pass a width of an even number a head."
         )
     if settings.parallel not in ("ddp", "fsdp"):
         raise BadSetting(f"--parallel is {settings.parallel!r}; it is ddp or fsdp.")

@@ -53,7 +53,7 @@ class Corpus:
     training: tuple[Document, ...]
     validation: tuple[Document, ...]
     skipped: tuple[str, ...]
-    """Files of folders and globs that are no UTF-8 text."""
+    """Files of folders and globs that are no UTF-8 text, or cannot be read."""
 
     @property
     def content(self) -> str:
@@ -75,7 +75,7 @@ def corpus(named: Sequence[str], stdin: BinaryIO | None = None) -> Corpus:
     """The text of files, folders, globs and `-`; of nothing, the standard library's source. Raises BadText."""
     skipped: list[str] = []
     if named:
-        files = list(_read(named, stdin or sys.stdin.buffer, skipped))
+        files = list(_read(named, stdin, skipped))
         source = ", ".join(named)
     else:
         files = list(_library())
@@ -110,16 +110,22 @@ def _library() -> Iterator[tuple[str, bytes]]:
                 yield str(inside), text
 
 
-def _read(named: Sequence[str], stdin: BinaryIO, skipped: list[str]) -> Iterator[tuple[str, bytes]]:
+def _read(named: Sequence[str], stdin: BinaryIO | None, skipped: list[str]) -> Iterator[tuple[str, bytes]]:
     """Each file once, by name. What a folder or a glob brings along may be no text, and is skipped by name."""
     seen: set[Path] = set()
     for name in named:
         if name == "-":
-            yield "standard input", _must_be_text("standard input", stdin.read())
+            given = stdin or getattr(sys.stdin, "buffer", None)  # None where the process was given none (`<&-`)
+            if given is None:
+                raise BadText("standard input is closed; name files in place of -.")
+            yield "standard input", _must_be_text("standard input", given.read())
             continue
         path = Path(name)
         if path.is_dir():
-            found, asked = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)), False
+            every = [p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)]
+            # What a run of ours has left below it, metrics and pages, is no text to learn from.
+            runs = {p.parent for p in every if p.name == "run.json" and (p.parent / "metrics.jsonl").is_file()}
+            found, asked = sorted(p for p in every if not runs.intersection(p.parents)), False
             if not found:
                 raise BadText(f"the folder {name} holds no files; name one with text.")
         elif not path.exists() and has_magic(name):
@@ -135,7 +141,10 @@ def _read(named: Sequence[str], stdin: BinaryIO, skipped: list[str]) -> Iterator
             if asked:
                 yield str(each), _must_be_text(str(each), _bytes(each))
                 continue
-            text = _text(_bytes(each))
+            try:
+                text = _text(_bytes(each))
+            except BadText:  # half a .gz among thousands, or one that may not be read
+                text = None
             if text is None:
                 skipped.append(str(each))
             else:

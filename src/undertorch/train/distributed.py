@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from undertorch.train.config import Settings
+from undertorch.train.errors import ProcessGone
 from undertorch.train.model import GPT
 
 SHARES = "shares"
@@ -62,8 +63,21 @@ def group(on: str) -> Iterator[Group]:
     try:
         yield Group(rank=rank, world=world, device=device)
         dist.barrier()
+    except RuntimeError as error:
+        if not _connection_lost(error):
+            raise
+        said = " ".join(str(error).split())
+        raise ProcessGone(
+            f"another process of the run has ended (to process {rank} its connection says: {said[:200]}); its own "
+            "message, if there is one, says why. --resume goes on from the last checkpoint."
+        ) from error
     finally:
         dist.destroy_process_group()
+
+
+def _connection_lost(error: RuntimeError) -> bool:
+    """NCCL's errors have a class of their own; gloo's are known by its sources' names in them."""
+    return isinstance(error, dist.DistBackendError) or "gloo/" in str(error) or "[gloo" in str(error).lower()
 
 
 TORCHRUN = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}

@@ -19,3 +19,11 @@ class BadCheckpoint(TrainError):
 
 class BadNumbers(TrainError):
     """A loss or gradient is no number any more, or the run has diverged."""
+
+
+class ProcessGone(TrainError):
+    """Another process of the run has ended."""
+
+
+class NotSaved(TrainError):
+    """A file of the run, or its last checkpoint, could not be written."""

@@ -1,7 +1,9 @@
 """What a checkpoint keeps of a run, written and read back: weights, moments, states of the generators, choices."""
 
 import json
+import os
 import platform
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,8 +43,9 @@ def write(folder: Path, update: Update) -> None:
     for file, content in by_file.items():
         try:
             save_file(content, folder / file)
-        except SafetensorError as error:  # how the package tells of a full disk
-            raise OSError(str(error)) from error
+        except SafetensorError as error:  # how the package tells of a full disk: `… (os error 28)`
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(*((int(number[1]), os.strerror(int(number[1]))) if number else (str(error),))) from error
 
 
 @torch.no_grad()

@@ -1,9 +1,10 @@
 """A run, from the first step or from a checkpoint to the last."""
 
 import math
+import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -37,7 +38,7 @@ class Ended(StrEnum):
     INTERRUPTED = "interrupted"
     """By Ctrl-C."""
     TERMINATED = "terminated"
-    """By SIGTERM."""
+    """By SIGTERM or SIGHUP."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,13 +55,20 @@ class Run:
     update: Update
     step: Step
     loader: Loader
+    named: Sequence[str] | None = None
+    """Files and folders of the text, as the command line named them."""
     done: int = 0
     """Updates that were made."""
     place: int = 0
+    unsaved: str | None = None
+    """Why the last checkpoint could not be written; None: it was."""
 
 
 def build(settings: Settings, text: Text, one: Group, report: Report) -> Run:
     """All that a run needs, its weights as they are at the beginning: the same for a seed on any number of GPUs."""
+    if settings.deterministic:
+        # Without it torch refuses cuBLAS, whose streams then share no workspace (its notes, "Reproducibility").
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(settings.deterministic)
     on_gpu, fsdp = one.device.type == "cuda", one.world > 1 and settings.parallel == "fsdp"
     # bfloat16 with float32 masters; FSDP's shares are float32 themselves, and it rounds what it gathers.
@@ -91,6 +99,7 @@ def train(run: Run) -> Ended:
             run.step.compute(microbatches)
             run.place += settings.batch * settings.accumulate * one.world
             following = rows(run, run.place)  # while a GPU computes
+            run.step.load(following[0])
             loss, norm = run.step.numbers()
             # Processes stop together: one that was asked to takes the others along.
             loss, stop = one.means(loss, float(asked() is not None))
@@ -141,6 +150,7 @@ def save(run: Run, validation: float | None = None) -> None:
     progress = Progress(
         step=run.done, place=run.place, validation=validation, settings=asdict(run.settings),
         random=kept.random_states(), chosen=kept.choices(), versions=kept.versions(one), text=run.text.folder.name,
+        named=None if run.named is None else list(run.named),
     )  # fmt: skip
     try:
         if kept.in_shares(run.update):
@@ -148,11 +158,10 @@ def save(run: Run, validation: float | None = None) -> None:
         elif one.first:
             checkpoint.save(folder, lambda aside: kept.write(aside, run.update), progress)
     except OSError as error:
-        run.report.say(
-            f"the checkpoint of step {run.done:,} could not be written ({error.strerror or error}): "
-            f"those before it are as they were; make room in {folder}."
-        )
+        run.unsaved = f"the checkpoint of step {run.done:,} could not be written ({error.strerror or error})"
+        run.report.say(f"{run.unsaved}: those before it are as they were; make room in {folder}.")
     else:
+        run.unsaved = None
         if one.first:
             checkpoint.prune(folder, run.settings.keep)
     one.wait()
@@ -196,7 +205,10 @@ def resume(run: Run, found: Checkpoint) -> None:
 
 @contextmanager
 def stopping() -> Iterator[Callable[[], Ended | None]]:
-    """Ctrl-C and SIGTERM let the step end first; a second Ctrl-C does not wait. Answers what was asked so far."""
+    """Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed) let the step end first; a second Ctrl-C does not wait.
+
+    Answers what was asked so far. What is ignored, as `nohup` has it, stays so.
+    """
     asked: list[Ended] = []
 
     def ask(number: int, frame: object) -> None:
@@ -204,7 +216,9 @@ def stopping() -> Iterator[Callable[[], Ended | None]]:
             raise KeyboardInterrupt
         asked.append(Ended.INTERRUPTED if number == signal.SIGINT else Ended.TERMINATED)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    stops = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    heard = [number for number in stops if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heard}
     try:
         yield lambda: asked[0] if asked else None
     finally:

@@ -6,16 +6,15 @@ it is normalised. The last layer and the loss are one op as well, in which the l
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from undertorch import ops
 from undertorch.train.config import Settings, Shape
+from undertorch.train.layers import Tie, heads, linear, linear_gelu
 
 NO_TARGET = -1
 """A target that the loss leaves out."""
@@ -28,42 +27,6 @@ ROPE_BASE = {"llama": 500_000.0}
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """softmax(q @ kᵀ / √width, each row seeing those before it) @ v, of (batch, heads, context, width)."""
     return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-
-
-STRIPS = 256
-"""Strips of rows that a bias's gradient is summed in, side by side, before these are."""
-
-
-class BiasedLinear(torch.autograd.Function):
-    """x @ weight.T + bias, whose backward sums the bias's gradient in two steps.
-
-    torch's does it in one, in which few blocks walk all rows and wait for each other: 1.6 TB/s on an H200, of 4.2.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """x: (..., D), weight: (F, D), bias: (F,)."""
-        ctx.save_for_backward(x, weight)
-        return functional.linear(x, weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of all three."""
-        x, weight = ctx.saved_tensors
-        rows = dy.reshape(-1, dy.shape[-1])
-        strips = STRIPS if rows.shape[0] % STRIPS == 0 else 1
-        sums = rows.view(strips, -1, rows.shape[1]).sum(1, dtype=torch.float32).sum(0)
-        return (rows @ weight).view_as(x), rows.t() @ x.reshape(-1, x.shape[-1]), sums.to(dy.dtype)
-
-
-def linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    """What a layer answers."""
-    if layer.bias is None:
-        return functional.linear(x, layer.weight)
-    apply: Any = BiasedLinear.apply
-    answer: Tensor = apply(x, layer.weight, layer.bias)
-    return answer
 
 
 class Norm(nn.Module):
@@ -98,14 +61,12 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, turns: tuple[Tensor, Tensor] | None) -> Tensor:
         """x: (batch, context, width). `turns`: cosines and sines of RoPE, where places have no embedding."""
         batch, context, width = x.shape
-        heads = linear(self.qkv, x).view(batch, context, self.heads + 2 * self.kv_heads, self.head_width)
-        # Cut before it is turned: the three gradients are then joined by one copy that reads and writes in order.
-        parts = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=2)
-        q, k, v = (part.transpose(1, 2) for part in parts)
+        q, k, v = heads(x, self.qkv.weight, self.qkv.bias, self.heads, self.kv_heads)
         if turns is not None:
-            q, k = ops.rope(q, k, *turns)
+            q, turned = ops.rope(q, k, *turns)
+            k = k if turned is None else turned
         found = attention(q, k, v)
-        return linear(self.out, found.transpose(1, 2).reshape(batch, context, width))
+        return linear(found.transpose(1, 2).reshape(batch, context, width), self.out.weight, self.out.bias)
 
 
 class GeluMlp(nn.Module):
@@ -118,8 +79,8 @@ class GeluMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, context, width)."""
-        raised = ops.linear_act(x, self.up.weight, self.up.bias, "gelu_tanh")
-        return linear(self.down, raised)
+        raised = linear_gelu(x, self.up.weight, self.up.bias)
+        return linear(raised, self.down.weight, self.down.bias)
 
 
 class SwigluMlp(nn.Module):
@@ -133,7 +94,8 @@ class SwigluMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, context, width)."""
-        return self.down(ops.swiglu(self.gate(x), self.up(x)))  # type: ignore[no-any-return]
+        raised = ops.swiglu(linear(x, self.gate.weight, None), linear(x, self.up.weight, None))
+        return linear(raised, self.down.weight, None)
 
 
 class Block(nn.Module):
@@ -199,7 +161,10 @@ class GPT(nn.Module):
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
         """tokens and targets: (batch, context), int64."""
-        stream, branch, turns = self.tokens(tokens), None, None
+        tie = None if self.head is not None else Tie(self.tokens.weight)
+        stream = self.tokens(tokens) if tie is None else tie.embedded(tokens)
+        branch: Tensor | None = None
+        turns = None
         if self.positions is None:
             turns = (self.cos[: tokens.shape[1]], self.sin[: tokens.shape[1]])
         else:
@@ -210,11 +175,12 @@ class GPT(nn.Module):
             else:
                 branch, stream = block(branch, stream, turns)
         normed, _ = self.norm(branch, stream)
+        last = self.head_weight if tie is None else tie.last()
+        if targets is not None and self.fused_loss:
+            return ops.linear_cross_entropy(normed, last, targets, ignore_index=NO_TARGET)
+        logits = linear(normed, last, None)
         if targets is None:
-            return functional.linear(normed, self.head_weight)
-        if self.fused_loss:
-            return ops.linear_cross_entropy(normed, self.head_weight, targets, ignore_index=NO_TARGET)
-        logits = functional.linear(normed, self.head_weight)
+            return logits
         return ops.cross_entropy(logits, targets, ignore_index=NO_TARGET)
 
 

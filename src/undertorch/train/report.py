@@ -1,13 +1,17 @@
 """What a run tells: rows on the terminal, metrics.jsonl, and a picture of the loss."""
 
 import json
+import os
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from undertorch.train.config import Settings
+from undertorch.train.errors import NotSaved
 
 METRICS, PICTURE = "metrics.jsonl", "loss.svg"
 EVERY_SECONDS = 5.0
@@ -29,16 +33,16 @@ class Report:
     timed: int = 0
     spent: float = 0.0
     """Steps, and their seconds, since the last row."""
+    unwritten: bool = False
+    """Whether the last row found no room in metrics.jsonl."""
 
     def resumed(self, step: int) -> None:
-        """Leaves of metrics.jsonl what the checkpoint knows of: rows up to its step."""
+        """Leaves of metrics.jsonl what the checkpoint knows of: rows up to its step. Raises NotSaved."""
         if not self.speaks:
             return
         path = self.folder / METRICS
         kept = [row for row in read_metrics(path) if row["step"] <= step]
-        aside = path.with_suffix(".writing")
-        aside.write_text("".join(json.dumps(row) + "\n" for row in kept), "utf-8")
-        aside.replace(path)
+        written(path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def step(self, number: int, loss: float, norm: float, rate: float, seconds: float) -> None:
         """Of update `number`, counted from 1."""
@@ -73,27 +77,66 @@ class Report:
     def say(self, line: str) -> None:
         """A row on standard output."""
         if self.speaks:
-            print(line, flush=True)
+            try:
+                print(line, flush=True)
+            except OSError:  # whoever read it has gone (`| head`), or it has no room: no reason to end training
+                self.speaks_no_more()
+
+    def speaks_no_more(self) -> None:
+        """Standard output leads nowhere from here on, so that what it holds is no error at the process's end either.
+        What it would have had is in metrics.jsonl.
+        """
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
 
     def _write(self, **row: Any) -> None:
-        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        """A row for which there is no room is missing, as is told once: training goes on."""
+        path = self.folder / METRICS
+        begins = "\n" if self.unwritten else ""  # after what may be half a row
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{begins}{json.dumps(row)}\n")
+        except OSError as error:
+            if not self.unwritten:
+                self.say(f"{path} cannot be written ({error.strerror or error}): it lacks rows until there is room.")
+            self.unwritten = True
+        else:
+            self.unwritten = False
 
     def draw(self) -> None:
         """Writes the picture of all that metrics.jsonl has."""
         if self.speaks:
-            (self.folder / PICTURE).write_text(picture(read_metrics(self.folder / METRICS)), "utf-8")
+            try:
+                written(self.folder / PICTURE, picture(read_metrics(self.folder / METRICS)))
+            except NotSaved as error:
+                self.say(str(error))
+
+
+def written(path: Path, content: str) -> None:
+    """Writes a file as a whole or not at all. Raises NotSaved."""
+    aside = path.with_name(f"{path.name}.writing")
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise NotSaved(f"{path} cannot be written ({error.strerror or error}); make room in {path.parent}.") from error
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Its rows; one that a crash cut off is none."""
+    """Its rows; one that a crash or a full disk cut off is none."""
     rows: list[dict[str, Any]] = []
     if path.is_file():
         for line in path.read_text("utf-8", "replace").splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
+            with suppress(ValueError):
+                row = json.loads(line)
+                if isinstance(row, dict) and isinstance(row.get("step"), int):
+                    rows.append(row)
     return rows
 
 

@@ -1,10 +1,12 @@
 """The whole of `undertorch train`: text, model, the step in view, training, what came of it."""
 
+import fcntl
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,25 +14,26 @@ from typing import Any
 import torch
 
 from undertorch import gpus
+from undertorch.ops import choose
 from undertorch.records import Math
 from undertorch.steps.measure import has_cuda
 from undertorch.steps.record import RecordError
 from undertorch.steps.traces import BadTrace
 from undertorch.train import checkpoint, judge, loop
 from undertorch.train.checkpoint import Checkpoint
-from undertorch.train.config import Settings, changed, preset
+from undertorch.train.config import OF_SHAPE, Settings, changed, preset
 from undertorch.train.corpus import corpus
 from undertorch.train.distributed import Group, broadcast, group
-from undertorch.train.errors import BadCheckpoint, BadSetting, TrainError
+from undertorch.train.errors import BadCheckpoint, BadSetting, NotSaved, TrainError
 from undertorch.train.export import export
 from undertorch.train.loader import check_length
 from undertorch.train.loop import CHECKPOINTS, Ended, Run
 from undertorch.train.one_step import settings_of
-from undertorch.train.report import PICTURE, Report, clock
+from undertorch.train.report import PICTURE, Report, clock, written
 from undertorch.train.seen import screen, see_step, write_page
 from undertorch.train.tokens import Text, cache_folder, opened, tokenized
 
-RUN = "run.json"
+RUN, LOCK = "run.json", ".lock"
 PAGE = "step.html"
 SAMPLES, SAMPLE_TOKENS = 5, 120
 REFERENCE = "H200"
@@ -63,35 +66,103 @@ def start(asked: Asked, progress: Callable[[str], None] | None) -> Ended:
     on = asked.on or ("cuda" if has_cuda() else "cpu")
     if on == "cuda" and not torch.cuda.is_available():
         raise BadSetting("--on cuda: torch finds no GPU here; leave it out, or pass --on cpu.")
+    out = asked.export
+    if out is not None and out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise BadSetting(f"--export {out}: there is something there already; name a folder that is new.")
+    try:
+        choose.mode()
+    except ValueError as error:
+        raise BadSetting(str(error)) from error
     with group(on) as one:
         folder = asked.out or Path("runs") / (asked.preset or "nano")
-        found = _found(folder, asked, one)
         settings, texts = _settings(folder, asked)
-        text = _text(asked.texts if found else texts, texts, settings, found, one, progress)
-        own = {"texts": list(texts), "settings": asdict(settings)}
-        settings = replace(settings, shape=replace(settings.shape, vocabulary=text.tokenizer.get_vocab_size()))
-        check_length(text, settings.shape.context, text.source)
-        report = Report(folder=folder, settings=settings, world=one.world, peak=_peak(one), speaks=one.first)
-        if one.first:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / RUN).write_text(json.dumps(own, indent=1), "utf-8")
-        _tell_what(report, text, one)
-        if asked.look and one.first and found is None:
-            _look(settings, asked, one, folder, report, progress)
-        run = loop.build(settings, text, one, report)
-        if found is None:
-            report.resumed(0)
-        else:
-            loop.resume(run, found)
-            all_made = f"; all {settings.steps:,} are made, and --steps N asks for more"
-            ended_before = run.done >= settings.steps
-            report.say(f"going on from {found.folder}, after step {run.done:,}{all_made if ended_before else ''}")
-        ended = loop.train(run)
-        if ended is not Ended.DONE:
-            report.say(f"stopped after step {run.done:,}; --resume goes on from there")
-            return ended
+        with alone_in(folder, one):
+            return _run(folder, settings, texts, asked, one, progress, began)
+
+
+def _run(
+    folder: Path,
+    settings: Settings,
+    texts: Sequence[str],
+    asked: Asked,
+    one: Group,
+    progress: Callable[[str], None] | None,
+    began: float,
+) -> Ended:
+    found = _found(folder, asked, one)
+    if found is not None and settings.steps < found.progress.step:
+        raise BadSetting(
+            f"--steps {settings.steps:,}: the run in {folder} has made {found.progress.step:,} already, and --steps "
+            "counts from its first; pass more to go on, or as many to see what came of it."
+        )
+    text = _text(asked.texts if found else texts, texts, settings, found, one, progress)
+    own, tokens = {"texts": list(texts), "settings": asdict(settings)}, settings.shape.vocabulary
+    settings = replace(settings, shape=replace(settings.shape, vocabulary=text.tokenizer.get_vocab_size()))
+    check_length(text, settings.shape.context, text.source)
+    report = Report(folder=folder, settings=settings, world=one.world, peak=_peak(one), speaks=one.first)
+    _tell_what(report, text, one, tokens)
+    if asked.look and one.first and found is None:
+        _look(settings, asked, one, folder, report)
+    run = loop.build(settings, text, one, report)
+    run.named = texts
+    if found is None:
+        report.resumed(0)
+    else:
+        loop.resume(run, found)
+    # Not before: what a checkpoint does not go with is not to stand in its run's file.
+    if one.first:
+        written(folder / RUN, json.dumps(own, indent=1))
+    if found is not None:
+        all_made = f"; all {settings.steps:,} are made, and --steps N asks for more"
+        ended_before = run.done >= settings.steps
+        report.say(f"going on from {found.folder}, after step {run.done:,}{all_made if ended_before else ''}")
+    ended = loop.train(run)
+    if ended is Ended.DONE:
         _tell_result(run, asked, began)
-        return ended
+    elif run.unsaved is None:
+        report.say(f"stopped after step {run.done:,}; --resume goes on from there")
+    if run.unsaved is not None:
+        last = _last(run)
+        then = "begin anew" if last is None else f"--resume goes on from {last.name}"
+        raise NotSaved(f"{run.unsaved}; make room in {folder}, then {then}.")
+    return ended
+
+
+@contextmanager
+def alone_in(folder: Path, one: Group) -> Iterator[None]:
+    """Holds the run's folder, against another run that would write there too. Raises BadSetting in all processes."""
+    held, refused, made = None, None, []
+    if one.first:
+        try:
+            made = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            whose = (folder / LOCK).read_text("ascii", "replace")[:20] or "unknown"
+            refused = (
+                f"a run goes on in {folder} already (process {whose}); wait for it, stop it, or pass --out for another "
+                "folder."
+            )
+        except OSError as error:
+            refused = f"{folder} cannot be a run's folder ({error.strerror or error}); pass --out for another."
+    try:
+        refused = broadcast(refused, one)
+        if refused is not None:
+            raise BadSetting(refused)
+        if held is not None:
+            with suppress(OSError):  # of a full disk: the lock holds without it
+                os.ftruncate(held, 0)
+                os.write(held, str(os.getpid()).encode())
+        yield
+    finally:
+        if held is not None:
+            if refused is None and [path.name for path in folder.iterdir()] == [LOCK]:
+                (folder / LOCK).unlink()  # nothing came of it
+                with suppress(OSError):  # of those that somebody else has begun to use
+                    for path in made:
+                        path.rmdir()
+            os.close(held)
 
 
 def _found(folder: Path, asked: Asked, one: Group) -> Checkpoint | None:
@@ -116,16 +187,40 @@ def _found(folder: Path, asked: Asked, one: Group) -> Checkpoint | None:
 
 def _settings(folder: Path, asked: Asked) -> tuple[Settings, Sequence[str]]:
     """Of the preset; of a run that is resumed its own. What the command line names counts before both."""
-    if asked.resume and (folder / RUN).is_file():
-        try:
-            kept = json.loads((folder / RUN).read_text("utf-8"))
-            settings, texts = settings_of(kept["settings"]), kept["texts"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadCheckpoint(f"{folder / RUN} cannot be read ({error}); begin anew in another folder.") from error
+    own = _own_settings(folder) if asked.resume else None
+    if own is not None:
+        settings, texts = own
         if asked.preset not in (None, settings.preset):
             raise BadSetting(f"--preset {asked.preset}: {folder} is a run of {settings.preset}; --out names another.")
+        for name in (*OF_SHAPE, "seed", "tokenizer"):
+            its = getattr(settings.shape if name in OF_SHAPE else settings, name)
+            if asked.changes.get(name) not in (None, its):
+                raise BadSetting(
+                    f"--{name} {asked.changes[name]}: the run in {folder} has {its}, and goes on with that; leave it "
+                    "out, or begin another with --out."
+                )
         return changed(settings, **asked.changes), asked.texts or texts
     return changed(preset(asked.preset or "nano"), **asked.changes), asked.texts
+
+
+def _own_settings(folder: Path) -> tuple[Settings, Sequence[str]] | None:
+    """Of the run in that folder: as run.json has them, and where that is lost, its last whole checkpoint; None: it has
+    neither. Raises BadCheckpoint.
+    """
+    path = folder / RUN
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+        return settings_of(kept["settings"]), kept["texts"]
+    except FileNotFoundError:
+        why = None
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{path} cannot be read ({error})"
+    found, _ = checkpoint.latest(folder / CHECKPOINTS)
+    if found is not None:
+        return settings_of(found.progress.settings), found.progress.named or []
+    if why is not None:
+        raise BadCheckpoint(f"{why}, and there is no whole checkpoint either; begin anew in another folder.")
+    return None
 
 
 def _text(
@@ -159,7 +254,10 @@ def _tokens_folder(named: Sequence[str], settings: Settings, progress: Callable[
     given = corpus(named)
     if given.skipped:
         more = f" and {len(given.skipped) - 5} more" if len(given.skipped) > 5 else ""
-        print(f"undertorch: skipped, as no UTF-8 text: {', '.join(given.skipped[:5])}{more}.", file=sys.stderr)
+        print(
+            f"undertorch: skipped, as no UTF-8 text that can be read: {', '.join(given.skipped[:5])}{more}.",
+            file=sys.stderr,
+        )
     return tokenized(given, settings.shape.vocabulary, settings.tokenizer, progress).folder
 
 
@@ -173,7 +271,7 @@ def _peak(one: Group) -> float | None:
         return None
 
 
-def _tell_what(report: Report, text: Text, one: Group) -> None:
+def _tell_what(report: Report, text: Text, one: Group, asked_tokens: int) -> None:
     shape = report.settings.shape
     report.say(
         f"{report.settings.preset}: {shape.parameters:,} parameters, {shape.layers_said}, "
@@ -183,15 +281,19 @@ def _tell_what(report: Report, text: Text, one: Group) -> None:
         f"text: {text.source}: {text.training.text_bytes:,} bytes, {len(text.training):,} tokens; "
         f"held out: {text.validation.text_bytes:,} bytes, {len(text.validation):,} tokens"
     )
+    if shape.vocabulary < asked_tokens and report.settings.tokenizer is None:
+        report.say(f"the text has no more than {shape.vocabulary:,} of the {asked_tokens:,} different tokens asked for")
 
 
-def _look(
-    settings: Settings, asked: Asked, one: Group, folder: Path, report: Report, progress: Callable[[str], None] | None
-) -> None:
+def _look(settings: Settings, asked: Asked, one: Group, folder: Path, report: Report) -> None:
     """Shows the step's kernels, and writes its page. Raises BadSetting where it was asked for and cannot be."""
     measured = one.device.type == "cuda" and asked.gpu is None
-    if progress:
-        progress("looking at one step")
+    how = (
+        "running and measuring"
+        if measured
+        else f"recording without a GPU, and predicting for {asked.gpu or REFERENCE},"
+    )
+    report.say(f"{how} the kernels of one step (--no-see trains at once)")
     try:
         step, gpu = see_step(settings, None if measured else asked.gpu or REFERENCE)
         path = asked.see or folder / PAGE
@@ -204,6 +306,11 @@ def _look(
     for line in screen(step):
         report.say(line)
     report.say(f"its page: {path}")
+
+
+def _last(run: Run) -> Path | None:
+    """The folder of the run's last checkpoint."""
+    return next(iter(checkpoint.every(run.report.folder / CHECKPOINTS)), None)
 
 
 def _tell_result(run: Run, asked: Asked, began: float) -> None:
@@ -224,8 +331,7 @@ def _tell_result(run: Run, asked: Asked, began: float) -> None:
         shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in sample)
         report.say(f"--- sample {number} of {len(prompts)}, seed {run.settings.seed}\n{shown}")
     report.say("---")
-    last = next(iter(checkpoint.every(report.folder / CHECKPOINTS)), None)
-    report.say(f"checkpoint: {last}; loss: {report.folder / PICTURE}")
+    report.say(f"checkpoint: {_last(run) or 'none'}; loss: {report.folder / PICTURE}")
     if asked.export is not None and one.first:
         export(run.model, run.settings, run.text, asked.export)
         report.say(f"for transformers: {asked.export}")

@@ -47,13 +47,20 @@ class Step:
         shape = (settings.batch, settings.shape.context)
         self.tokens = torch.zeros(shape, dtype=torch.int64, device=device)
         self.targets = torch.zeros(shape, dtype=torch.int64, device=device)
-        pinned = device.type == "cuda" and torch.cuda.is_available()
+        on_gpu = device.type == "cuda" and torch.cuda.is_available()
         self.staged = [
-            torch.empty((2, *shape), dtype=torch.int64, pin_memory=pinned) for _ in range(settings.accumulate)
+            torch.empty((2, *shape), dtype=torch.int64, pin_memory=on_gpu) for _ in range(settings.accumulate + 1)
         ]
-        """Where a step's rows wait for the GPU: a copy from other memory, or from rows with gaps, holds the host up."""
+        """Where rows wait for the GPU: a copy from other memory, or from rows with gaps, holds the host up. One more
+        than a step has: the next step's first are loaded while it may still read its own.
+        """
+        self.stages, self.loaded = 0, None
+        self.said = torch.zeros(2, pin_memory=on_gpu)
+        """Loss and norm, for the host, when `told` has come."""
+        self.told = torch.cuda.Event() if on_gpu else None
         self.loss = torch.zeros((), device=device)
         self.norm = torch.zeros((), device=device)
+        self.both = torch.zeros(2, device=device)
         self.named = {name: p for group in update.groups for name, p in zip(group.names, group.parameters, strict=True)}
         half = any(p.dtype != torch.float32 for p in self.named.values())
         self.sums = [torch.zeros_like(p, dtype=torch.float32) for p in self.named.values()] if half and (
@@ -64,7 +71,6 @@ class Step:
         self.done = 0
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
         self.eager_steps = EAGER_STEPS if alone else EAGER_STEPS_OF_DDP
-        on_gpu = device.type == "cuda" and torch.cuda.is_available()
         self.captures = on_gpu and (alone if captures is None else captures)
         self.stream = torch.cuda.Stream() if self.captures else None
 
@@ -75,9 +81,18 @@ class Step:
 
     def numbers(self) -> tuple[float, float]:
         """Loss and norm of what was computed last: waits for the GPU."""
-        with self._stream():
-            loss, norm = torch.stack((self.loss, self.norm)).tolist()
+        if self.told is not None:
+            self.told.synchronize()
+        loss, norm = self.said.tolist()
         return loss, norm
+
+    loaded: Rows | None
+    """Whose tokens the GPU has, or is about to have."""
+
+    def load(self, rows: Rows) -> None:
+        """Begins to bring the next step's first rows to the GPU, which still computes this one."""
+        with self._stream():
+            self._load(rows)
 
     def compute(self, microbatches: Sequence[Rows]) -> None:
         """Begins to compute gradients, as many microbatches as the settings say."""
@@ -88,10 +103,15 @@ class Step:
         if self.graphs is None and self.captures and self.done >= self.eager_steps:
             self._capture()
         self.loss.zero_()
-        for rows, staged in zip(microbatches, self.staged, strict=True):
-            self._load(rows, staged)
+        for rows in microbatches:
+            if rows is not self.loaded:
+                self._load(rows)
             self._run("microbatch", self._microbatch)
+            self.loaded = None
         self._run("end", self._end)
+        self.said.copy_(self.both, non_blocking=True)
+        if self.told is not None:
+            self.told.record()
 
     def update(self, rate: float) -> None:
         """Changes the weights, at this learning rate."""
@@ -103,8 +123,9 @@ class Step:
                     p.grad = None
         self.done += 1
 
-    def _load(self, rows: Rows, staged: Tensor) -> None:
-        given = torch.from_numpy(rows.tokens)
+    def _load(self, rows: Rows) -> None:
+        given, staged = torch.from_numpy(rows.tokens), self.staged[self.stages % len(self.staged)]
+        self.stages, self.loaded = self.stages + 1, rows
         staged[0].copy_(given[:, :-1])
         staged[1].copy_(given[:, 1:])
         self.tokens.copy_(staged[0], non_blocking=True)
@@ -124,6 +145,7 @@ class Step:
 
     def _end(self) -> None:
         self.norm.copy_(ops.grad_norm(self._gradients().values()))
+        torch.stack((self.loss, self.norm), out=self.both)
 
     def _update(self) -> None:
         self.updating.step(self._gradients(), self.norm)
