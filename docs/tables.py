@@ -503,6 +503,18 @@ def ops_contract() -> str:
     )
 
 
+def ops_overhead() -> str:
+    """µs of the CPU's time of a call."""
+    return table(
+        ["op", "forward, µs", "torch", "backward, µs", "torch", "graph breaks", "compilations for 20 batch sizes"],
+        [
+            [r["op"], f"{r['forward_us']:.0f}", f"{r['torch_forward_us']:.0f}", f"{r['backward_us']:.0f}",
+             f"{r['torch_backward_us']:.0f}", r.get("graph_breaks", ""), r.get("compilations", "")]
+            for r in result("ops_overhead")["rows"]
+        ],
+    )  # fmt: skip
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "check.md": (checked_kernels,),
     "check_counts.md": (counters, sanitized, check_scale),
@@ -510,7 +522,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "gpus.md": (calibrated, l2_walks),
     "machine.md": (machine_speeds, machine_compiles, approximations),
     "measuring.md": (measured_models, seeing_cost, recordings),
-    "ops.md": (ops_calls, ops_times, ops_aims, ops_saved, ops_contract),
+    "ops.md": (ops_calls, ops_times, ops_aims, ops_saved, ops_overhead, ops_contract),
     "traces.md": (trace_joins, trace_speed),
     "triton.md": (triton_cases, triton_speeds),
 }
