@@ -53,9 +53,9 @@ def parameters(module: torch.nn.Module) -> int:
 
 def products(step: Step, *kinds: Kind, phases: tuple[Phase, ...] = tuple(Phase)) -> int:
     """FLOPs of matmuls, attention and convolutions (or of the kinds named), but not of the small kernels beside them
-    that add up split products, or multiply attention's output with its gradient and convert the result."""
+    that add up split products or heads, or multiply attention's output with its gradient and convert the result."""
     wanted = kinds or (Kind.MATMUL, Kind.ATTENTION, Kind.CONVOLUTION)
-    beside = ("splitKreduce", "compute_dot", "convert_dq")
+    beside = ("splitKreduce", "compute_dot", "convert_dq", "reduce_head")
     return sum(
         launch.kernel.flops or 0
         for launch in step.launches
