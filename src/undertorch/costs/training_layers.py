@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from undertorch.costs.building import ceil_div, inner, pytorch, temporary
+from undertorch.costs.building import ceil_div, inner, temporary
 from undertorch.costs.linear_act import STRIP_COLUMNS, STRIP_WARPS, shares_of
 from undertorch.costs.registry import cost
-from undertorch.costs.training_ops import FLOAT32, LIBRARY, SUMMED_COLUMNS, SUMMED_WARPS, WARP
-from undertorch.records import Gpu, Kernel, Kind, Math, Op, TensorRef
+from undertorch.costs.training_ops import FLOAT32, SUMMED_COLUMNS, SUMMED_WARPS, own_kernel
+from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 SUMMED_ROWS, SUM_WARPS = 32, 8
 """Of the sums of columns: rows of a block at a time, and its warps."""
@@ -58,16 +58,14 @@ def gelu_gradient(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         return ()
     rows, width = before.shape
     shares = shares_of(rows, width, gpu.sms)
-    slope = pytorch(
+    slope = own_kernel(
         "activate_backward",
         Kind.ELEMENTWISE,
         (ceil_div(width, STRIP_COLUMNS), shares, 1),
-        WARP * STRIP_WARPS,
+        STRIP_WARPS,
         read=2 * before.bytes,
         written=before.bytes + shares * width * FLOAT32,
         flops=9 * before.elements,
-        math=Math.FP32,
-        library=LIBRARY,
     )
     return slope, _summed(before, shares, width)
 
@@ -80,16 +78,14 @@ def column_sums(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     if x.elements == 0:
         return ()
     shares = shares_of(rows, width, gpu.sms)
-    strips = pytorch(
+    strips = own_kernel(
         "column_strips",
         Kind.REDUCTION,
         (ceil_div(width, STRIP_COLUMNS), shares, 1),
-        WARP * SUM_WARPS,
+        SUM_WARPS,
         read=x.bytes,
         written=shares * width * FLOAT32,
         flops=x.elements,
-        math=Math.FP32,
-        library=LIBRARY,
     )
     return strips, _summed(x, shares, width)
 
@@ -105,31 +101,27 @@ def heads_joined(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     if total == 0:
         return ()
     shares = shares_of(batch * tokens, blocks * STRIP_COLUMNS, gpu.sms)
-    copied = pytorch(
+    copied = own_kernel(
         "joined",
         Kind.COPY,
         (blocks, shares, 1),
-        WARP * STRIP_WARPS,
+        STRIP_WARPS,
         read=total,
         written=total + shares * width * FLOAT32,
         flops=batch * tokens * width,
-        math=Math.FP32,
-        library=LIBRARY,
     )
     return copied, _summed(q, shares, width)
 
 
 def _summed(like: TensorRef, shares: int, width: int) -> Kernel:
-    return pytorch(
+    return own_kernel(
         "column_sums",
         Kind.REDUCTION,
         (ceil_div(width, SUMMED_COLUMNS[width > 8192]), 1, 1),
-        WARP * SUMMED_WARPS,
+        SUMMED_WARPS,
         read=shares * width * FLOAT32,
         written=width * like.itemsize,
         flops=shares * width,
-        math=Math.FP32,
-        library=LIBRARY,
     )
 
 
@@ -141,15 +133,13 @@ def rows_added(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         return ()
     touched = min(table.bytes, rows.shape[0] * table.shape[1] * table.itemsize)
     return (
-        pytorch(
+        own_kernel(
             "rows_added",
             Kind.EMBEDDING,
             rows.shape[0],
-            WARP * added_warps(rows.shape[1]),
+            added_warps(rows.shape[1]),
             read=rows.bytes + tokens.bytes + order.bytes + touched,
             written=touched,
             flops=rows.elements,
-            math=Math.FP32,
-            library=LIBRARY,
         ),
     )

@@ -8,19 +8,19 @@ What is said of an H200 is of bfloat16, in µs (`benchmarks/row_ways.py`: a call
 
 from dataclasses import dataclass, replace
 
-from undertorch.costs.building import ceil_div, pytorch
+from undertorch.costs.building import ceil_div
 from undertorch.costs.registry import cost
 from undertorch.costs.training_ops import (
     FLOAT32,
-    LIBRARY,
     SUMMED_COLUMNS,
     SUMMED_WARPS,
     WARP,
     Cut,
+    own_kernel,
     padded,
     spread,
 )
-from undertorch.records import Gpu, Kernel, Kind, Math, Op
+from undertorch.records import Gpu, Kernel, Kind, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +173,9 @@ def _forward(op: Op, gpu: Gpu, *, centred: bool) -> tuple[Kernel, ...]:
     residual, affine = op.tensors("residual"), op.tensors("weight") + op.tensors("bias")
     cut = forward_cut(width, rows, gpu.sms, centred=centred, residual=bool(residual))
     return (
-        _norm(
+        own_kernel(
             "wide_norm_forward" if cut.twice else "norm_forward",
+            Kind.NORM,
             ceil_div(rows, cut.rows),
             cut.warps,
             x.bytes + sum(tensor.bytes for tensor in (*residual, *affine)),
@@ -205,20 +206,22 @@ def _backward(op: Op, gpu: Gpu, *, centred: bool) -> tuple[Kernel, ...]:
     kernels: list[Kernel] = []
     if cut:
         written, flops = (dx.bytes if need_x else 0) + partial, for_x + for_vectors
-        kernels.append(_norm("norm_backward", shares, cut.warps, read, written, flops))
+        kernels.append(own_kernel("norm_backward", Kind.NORM, shares, cut.warps, read, written, flops))
     else:
         if need_x:
             blocks = min(rows, gpu.sms * WIDE_BLOCKS_PER_SM)
-            kernels.append(_norm("wide_norm_dx", blocks, WIDE_WARPS, read, dx.bytes, for_x))
+            kernels.append(own_kernel("wide_norm_dx", Kind.NORM, blocks, WIDE_WARPS, read, dx.bytes, for_x))
         if wanted:
             again = op.tensor_bytes("dy", "x", "mean", "rstd")
             grid = (ceil_div(width, DW_COLUMNS), shares, 1)
-            kernels.append(_norm("wide_norm_dw", grid, DW_WARPS, again, partial, for_vectors))
+            kernels.append(own_kernel("wide_norm_dw", Kind.NORM, grid, DW_WARPS, again, partial, for_vectors))
     if wanted:
         columns = SUMMED_COLUMNS[width > 8192]
         grid = (ceil_div(width, columns), len(wanted), 1)
         written = sum(tensor.bytes for tensor in wanted)
-        kernels.append(_norm("column_sums", grid, SUMMED_WARPS, partial, written, len(wanted) * shares * width))
+        kernels.append(
+            own_kernel("column_sums", Kind.NORM, grid, SUMMED_WARPS, partial, written, len(wanted) * shares * width)
+        )
     return tuple(kernels)
 
 
@@ -227,17 +230,3 @@ def backward_shares(width: int, rows: int, sms: int, cut: NormCut | None) -> int
     if cut:
         return min(sms * cut.blocks_per_sm, ceil_div(rows, cut.rows))
     return min(max(sms * DW_BLOCKS_PER_SM // ceil_div(width, DW_COLUMNS), 1), ceil_div(rows, DW_ROWS))
-
-
-def _norm(name: str, grid: int | tuple[int, int, int], warps: int, read: int, written: int, flops: int) -> Kernel:
-    return pytorch(
-        name,
-        Kind.NORM,
-        grid,
-        WARP * warps,
-        read=read,
-        written=written,
-        flops=flops,
-        math=Math.FP32,
-        library=LIBRARY,
-    )

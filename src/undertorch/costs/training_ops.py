@@ -309,11 +309,13 @@ def sum_of_squares(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         if here:
             elements = sum(tensor.elements for tensor in tensors)
             read = sum(tensor.bytes for tensor in tensors)
-            kernels.append(_optimizer("squares", here, SQUARES_WARPS, read, here * FLOAT32, 2 * elements))
+            kernels.append(
+                own_kernel("squares", Kind.OPTIMIZER, here, SQUARES_WARPS, read, here * FLOAT32, 2 * elements)
+            )
             blocks += here
     if not blocks:
         return ()
-    return *kernels, _optimizer("root", 1, 16, blocks * FLOAT32, FLOAT32, blocks)
+    return *kernels, own_kernel("root", Kind.OPTIMIZER, 1, 16, blocks * FLOAT32, FLOAT32, blocks)
 
 
 @cost("undertorch::adamw")
@@ -334,15 +336,22 @@ def adamw(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         moments = 2 * FLOAT32
         read = elements * (parameter.itemsize + gradient.itemsize + moments)
         written = elements * (parameter.itemsize + moments + (copies[places[0]].itemsize if copies else 0))
-        kernels.append(_optimizer("coefficients", ceil_div(count, 128), 4, 12 * count, 20 * count, 8 * count))
-        kernels.append(_optimizer("update", blocks, ADAMW_WARPS, read, written, (17 + clips) * elements))
+        kernels.append(
+            own_kernel("coefficients", Kind.OPTIMIZER, ceil_div(count, 128), 4, 12 * count, 20 * count, 8 * count)
+        )
+        kernels.append(
+            own_kernel("update", Kind.OPTIMIZER, blocks, ADAMW_WARPS, read, written, (17 + clips) * elements)
+        )
     return tuple(kernels)
 
 
-def _optimizer(name: str, grid: int, warps: int, read: int, written: int, flops: int) -> Kernel:
+def own_kernel(
+    name: str, kind: Kind, grid: int | tuple[int, int, int], warps: int, read: int, written: int, flops: int
+) -> Kernel:
+    """A Triton kernel of undertorch's, which computes in float32."""
     return pytorch(
         name,
-        Kind.OPTIMIZER,
+        kind,
         grid,
         WARP * warps,
         read=read,

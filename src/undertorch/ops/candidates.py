@@ -48,11 +48,16 @@ def norm_candidates(*, centred: bool, residual: bool) -> tuple[Candidate, ...]:
             serves="weights of the rows' own dtype",
             why="taken where ours is not 2 % ahead of it",
         ),
-        Candidate(
-            passes="forward, backward",
-            who="PyTorch",
-            kernel="the reference",
-            serves="UNDERTORCH_OPS=library, other dtypes, the CPU",
-            why="for what the kernels do not take",
-        ),
+        by_reference("forward, backward"),
+    )
+
+
+def by_reference(passes: str) -> Candidate:
+    """Plain torch, where own kernels serve floats of at most 32 bits on one GPU."""
+    return Candidate(
+        passes=passes,
+        who="PyTorch",
+        kernel="the reference",
+        serves="UNDERTORCH_OPS=library, other dtypes, the CPU",
+        why="for what the kernels do not take",
     )

@@ -10,7 +10,7 @@ from undertorch.costs.building import ceil_div
 from undertorch.costs.training_ops import GATED_PIECE, GATED_WARPS
 from undertorch.ops import gated_kernels as kernels
 from undertorch.ops.calls import BadCall, no_tensor, on_device_of, rows_in, rows_of
-from undertorch.ops.candidates import Candidate
+from undertorch.ops.candidates import Candidate, by_reference
 from undertorch.ops.launching import launch
 from undertorch.ops.operators import differentiable, operator
 
@@ -25,13 +25,7 @@ CANDIDATES = (
         serves="float32, bfloat16, float16 on one GPU",
         why="one launch a pass where torch makes two and three, and stores no activation",
     ),
-    Candidate(
-        passes="forward, backward",
-        who="PyTorch",
-        kernel="the reference",
-        serves="UNDERTORCH_OPS=library, other dtypes, the CPU",
-        why="for what the kernels do not take",
-    ),
+    by_reference("forward, backward"),
 )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from undertorch.ops import grad_norm_kernels as kernels
 from undertorch.ops.calls import Arguments, BadCall, on_device_of, runs_own
-from undertorch.ops.candidates import Candidate
+from undertorch.ops.candidates import Candidate, by_reference
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.operators import operator
 from undertorch.ops.tensor_lists import Tables, by_dtypes, dense, local
@@ -65,13 +65,7 @@ CANDIDATES = (
         serves="float32, bfloat16, float16 on one GPU",
         why="one launch over all tensors, each read once, and nothing written",
     ),
-    Candidate(
-        passes="forward",
-        who="PyTorch",
-        kernel="the reference",
-        serves="UNDERTORCH_OPS=library, other dtypes, the CPU",
-        why="for what the kernels do not take",
-    ),
+    by_reference("forward"),
 )
 
 

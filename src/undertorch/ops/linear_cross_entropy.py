@@ -39,7 +39,7 @@ from undertorch.ops.calls import (
     rows_of,
     runs_own,
 )
-from undertorch.ops.candidates import Candidate
+from undertorch.ops.candidates import Candidate, by_reference
 from undertorch.ops.choose import chosen, prefers_library
 from undertorch.ops.cross_entropy import MOST_AT_ONCE, check
 from undertorch.ops.cross_entropy import forward as cross_entropy_forward
@@ -285,13 +285,7 @@ CANDIDATES = (
         serves="float32 and bfloat16 on one GPU",
         why="the logits and their gradient are the largest tensors of a small model's step, and here never exist whole",
     ),
-    Candidate(
-        passes="both",
-        who="PyTorch",
-        kernel="the reference",
-        serves="UNDERTORCH_OPS=library, other dtypes, the CPU",
-        why="for what the kernels do not take",
-    ),
+    by_reference("both"),
 )
 
 
