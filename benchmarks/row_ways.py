@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from transformer_ways import BF16, FEW, FP32, SMS, Case, copy_cases, main, randn, softmax_gradient
-from undertorch.costs.training_norms import NormCut, tiling
+from undertorch.costs.training_norms import NormCut, bias_apart, tiling
 from undertorch.costs.training_ops import padded
 from undertorch.ops import norms
 from undertorch.ops.choose import LIBRARY
-from undertorch.ops.norm_cuts import Pieces, backward_tiles, forward_tiles, tile_of
+from undertorch.ops.norm_cuts import Held, Pieces, backward_tiles, forward_tiles, tile_of
 
 softmax = import_module("undertorch.ops.softmax")  # the package has the function of that name
 
@@ -58,12 +58,13 @@ def forward_ways(width: int, rows: int, centred: bool, residual: bool) -> tuple[
             held = at_once * tile * tiles
             if held <= 32768 and held // (32 * warps) in ELEMENTS_OF_A_THREAD:
                 others.append(tile_of(NormCut(rows=at_once, warps=warps, tile=tile, tiles=tiles), width))
-    more = (Pieces(block=block, warps=warps) for block, warps in ((2048, 4), *PIECES) if width >= 4096)
+    cuts = [cut for cut in itertools.product(((2048, 4), *PIECES), (1, 2, 4, 8)) if width >= 4096]
+    more = (Pieces(block=size, warps=warps, unroll=n) for (size, warps), n in cuts if n == 1 or size * n <= width)
     return tuple(dict.fromkeys((*listed, *others, *more)))
 
 
 def backward_ways(width: int, rows: int, centred: bool, residual: bool, itemsize: int) -> tuple[Any, ...]:
-    """What is listed, then cuts of rows in tiles: on their way through shared memory, or read twice."""
+    """What is listed, then cuts of rows in tiles: on their way through shared memory, read twice, or in it."""
     listed = backward_tiles(width, rows, SMS, centred=centred, total=residual, itemsize=itemsize)
     tile, tiles = tiling(width)
     columns, keep = tile * tiles, width <= 8192
@@ -75,7 +76,13 @@ def backward_ways(width: int, rows: int, centred: bool, residual: bool, itemsize
             walk = replace(cut, blocks_per_sm=max(16 // warps, 1), keep=keep, twice=stages == 1)
             others.append(tile_of(walk, width))
     more = (Pieces(block=block, warps=warps) for block, warps in PIECES if width > 8192)
-    return tuple(dict.fromkeys((*listed, *others, *more)))
+    apart = bias_apart(width, centred=centred)
+    held = (
+        Held(tile=size, tiles=width // size, warps=warps, more=more, bias_apart=apart)
+        for (size, warps), more in itertools.product(((4096, 16), (8192, 16)), (0, 1, 2, 4))
+        if width > 8192 and width % size == 0
+    )
+    return tuple(dict.fromkeys((*listed, *others, *more, *held)))
 
 
 def norm_tensors(op: str, here: int, width: int, dtype: torch.dtype, device: str) -> tuple[Any, ...]:
@@ -146,14 +153,14 @@ def softmax_cases(device: str, few: bool) -> Iterator[Case]:
     for rows, width in SOFTMAXES:
         x, dy = (randn(device, FEW if few else rows, width) for _ in range(2))
         more = [
-            softmax.Pieces(block=b, warps=w, blocks_per_sm=n)
-            for b, w, n in ((8192, 32, 2), (4096, 32, 1), (8192, 16, 1))
+            *(softmax.Pieces(block=b, warps=w, blocks_per_sm=n) for b, w, n in ((8192, 32, 2), (4096, 32, 1))),
+            *clusters(width),
         ]
         yield Case(
             name=f"softmax forward {rows}x{width}",
             tensors=(x,),
             ways=(*softmax.ways(width, rows, SMS), *more, LIBRARY),
-            call=lambda way, given: softmax.forward(given[0], tile=way),
+            call=unless_on_host(softmax.forward),
             least_bytes=2 * rows * width * 2,
             exact=lambda given: given[0].double().softmax(-1),
         )
@@ -161,10 +168,28 @@ def softmax_cases(device: str, few: bool) -> Iterator[Case]:
             name=f"softmax backward {rows}x{width}",
             tensors=(dy, x.softmax(-1)),
             ways=(*softmax.ways(width, rows, SMS, backward=True), *more, LIBRARY),
-            call=lambda way, given: softmax.backward(given[0], given[1], tile=way),
+            call=unless_on_host(softmax.backward),
             least_bytes=3 * rows * width * 2,
             exact=lambda given: softmax_gradient(given[0].double(), given[1].double()),
         )
+
+
+def clusters(width: int) -> Iterator[Any]:
+    """Those whose threads hold two to eight vectors."""
+    for blocks, threads, keep in itertools.product((1, 2, 4, 8), (256, 512, 1024), (True, False)):
+        for resident in (1, 2, 3):
+            cluster = softmax.Cluster(blocks=blocks, threads=threads, resident=resident, keep=keep)
+            if width >= 32768 and 2 <= cluster.vectors(width) <= 8 and resident * threads <= 1024:
+                yield cluster
+
+
+def unless_on_host(function: Callable[..., Tensor]) -> Callable[[Any, Sequence[Any]], Tensor | None]:
+    """Kernels in CUDA C++ are compiled where they run."""
+
+    def call(way: Any, given: Sequence[Any]) -> Tensor | None:
+        return function(*given, tile=way) if given[0].is_cuda or not isinstance(way, softmax.Cluster) else None
+
+    return call
 
 
 GROUPS: tuple[Callable[[str, bool], Iterator[Case]], ...] = (copy_cases, backward_cases, softmax_cases, forward_cases)

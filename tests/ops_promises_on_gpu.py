@@ -1,5 +1,7 @@
 """Rows of the contract that only a GPU can show: graphs, streams, compilation, sizes beyond 32 bits."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -306,6 +308,26 @@ def linear_over_own_logits(_: str) -> list[str]:
     return wrong
 
 
+ATTENTION_FIRST = """
+import torch
+from undertorch import ops
+q = torch.randn(1, 2, 128, 64, device="cuda", dtype=torch.bfloat16)
+ops.attention(q, q, q, causal=True)
+first = torch._C._get_sdp_priority_order()[0]
+prefers_cudnn = torch.cuda.get_device_capability() in ((9, 0), (10, 0)) and torch.backends.cudnn.version() > 91500
+print(first == int(torch.nn.attention.SDPBackend.CUDNN_ATTENTION), prefers_cudnn)
+"""
+
+
+def order_of_backends(_: str) -> list[str]:
+    """torch's order of attention backends, when ours was the first attention of a process, is the one of its source:
+    cuDNN first on compute capabilities 9.0 and 10.0 (check_prefer_cudnn_attention, sdp_utils.cpp).
+    """
+    told = subprocess.run([sys.executable, "-c", ATTENTION_FIRST], capture_output=True, text=True, check=False)
+    first, _, prefers = told.stdout.strip().partition(" ")
+    return [] if first and first == prefers else [f"cuDNN first: {first}, in torch's: {prefers} {told.stderr[-200:]}"]
+
+
 def gpu_rows() -> Iterator[Row]:
     """What stands above."""
     x = lambda: torch.randn(4, 8, device="cuda")  # noqa: E731
@@ -329,6 +351,7 @@ def gpu_rows() -> Iterator[Row]:
         "logits of more than 2^31 elements": entropy_beyond_32_bits,
         "softmax of more than 2^31 elements": softmax_beyond_32_bits,
         "rows in shared memory": rings,
+        "torch's order of attention backends": order_of_backends,
         "gradients over a linear layer's own logits": linear_over_own_logits,
     }
     for name, check in checks.items():

@@ -1,5 +1,6 @@
 """Calls of every own kernel at reduced shapes, in groups: what compute-sanitizer and undertorch.checking look at."""
 
+import itertools
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,10 @@ import torch
 
 from ops_promises_on_gpu import many_graphs
 from undertorch import ops
+from undertorch.costs.softmax_and_rope import HeldRow
 from undertorch.ops.cross_entropy_ways import RINGS
+from undertorch.ops.norm_cuts import Held
+from undertorch.ops.norms import backward
 
 BF16 = torch.bfloat16
 Device = str
@@ -87,6 +91,23 @@ def rows_and_heads(device: Device) -> None:
         torch.autograd.grad(turned, [q, k], [t.detach() for t in turned])
 
 
+def held(device: Device) -> None:
+    """Norms' backward and softmax with rows in shared memory: more rows than SMs, so that blocks walk on."""
+    width, like = 1024, {"device": device, "dtype": BF16}
+    x, dy, dtotal = (torch.randn(270, width, **like) for _ in range(3))
+    weight, row = torch.randn(width, **like), torch.randn(270, device=device)
+    for tiles, more, apart in ((2, 0, False), (4, 3, True)):
+        way = Held(tile=width // tiles, tiles=tiles, warps=2, more=more, bias_apart=apart)
+        backward(
+            dy, dtotal, x, weight, row, row, BF16, True, True, True, centred=True, name="add_layer_norm", tile=way
+        )  # fmt: skip
+    file: Any = import_module("undertorch.ops.softmax")
+    for slots, kept, again in ((4, 0, 0), (2, 1, 1)):
+        way = file.Held(row=HeldRow(slots=slots, kept=kept, again=again), tile=width // 4, warps=1)
+        file.backward(dy, x, tile=way)
+    file.forward(x, tile=file.Held(row=HeldRow(slots=4, kept=0, again=0), tile=width // 4, warps=1))
+
+
 def layers(device: Device) -> None:
     """A linear layer with each activation."""
     x, weight, bias = (torch.randn(*s, device=device).to(BF16).requires_grad_() for s in ((37, 24), (40, 24), (40,)))
@@ -111,11 +132,20 @@ def rings(device: Device) -> None:
             file.forward(logits, labels, None, -100, 0.1, "mean", 1e-3, None, True, piece=ring)
 
 
+def clusters(device: Device) -> None:
+    """softmax.cu with as many blocks a row as there can be, whose last one has less to do, or nothing."""
+    file: Any = import_module("undertorch.ops.softmax")
+    for width, blocks, keep in itertools.product((4104, 72), (1, 2, 4, 8), (True, False)):
+        x, dy = (torch.randn(30, width, device=device).to(BF16) for _ in range(2))
+        way = file.Cluster(blocks=blocks, threads=96, resident=1, keep=keep)
+        file.backward(dy, file.forward(x, tile=way), tile=way)
+
+
 EVERYWHERE: dict[str, Callable[[Device], None]] = {
     "norms": norms, "losses": losses, "gated": gated, "optimizer": optimizer, "rows_and_heads": rows_and_heads,
-    "layers": layers,
+    "held": held, "layers": layers,
 }  # fmt: skip
 """What runs on a GPU and on the machine."""
 
-ON_GPU: dict[str, Callable[[Device], None]] = {"graphs": graphs, "rings": rings}
+ON_GPU: dict[str, Callable[[Device], None]] = {"graphs": graphs, "rings": rings, "clusters": clusters}
 """What only a GPU has, or can run."""

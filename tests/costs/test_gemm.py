@@ -6,6 +6,7 @@ marked `held` and took no part in choosing the model's tiles or constants.
 
 import gzip
 import json
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from costs.by_hand import op, tensor, transposed
 from costs.recorded import GOLDEN, H200, differences, gpt2_step
 from undertorch.costs import kernels
+from undertorch.costs.gemm.parts import REDUCES, parts
 from undertorch.records import Kernel, Kind, Math, Origin, TensorRef
 
 with gzip.open(GOLDEN / "h200_gemms.json.gz") as _file:
@@ -116,6 +118,26 @@ def test_parts_of_a_split_product_go_through_memory_in_float32():
     assert partial.min_bytes_written == reduce.min_bytes_read == 5 * 768 * 768 * 4
     assert reduce.min_bytes_written == 768 * 768 * 2
     assert reduce.flops == 4 * 768 * 768
+
+
+def test_into_how_many_parts_a_product_was_cut_is_told_by_its_grid():
+    """Of 78 recorded products that were cut into resident blocks' parts 76: each part has at least four steps of 64
+    along the inner dimension. Of the others the grid is as large as the GPU holds. Of no whole one any."""
+    told: list[int | None] = []
+    for case in LAYERS:
+        cut = any(REDUCES in ran["name"] for ran in case["kernels"])
+        for ran in case["kernels"]:
+            if "nvjet" not in ran["name"]:
+                continue
+            kernel = replace(main(product(64, 64, 64)), name=ran["name"], grid=tuple(ran["grid"]))
+            found = parts(kernel, case["m"], case["n"])
+            if cut:
+                assert found is not None or kernel.grid == (2, 66, 1)
+                assert found is None or (found > 1 and case["k"] / found >= 4 * 64)
+                told.append(found)
+            else:
+                assert found is None
+    assert (len(told), told.count(None)) == (78, 2)
 
 
 def test_a_square_product_reads_its_factors_again_where_they_do_not_fit_l2():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from undertorch.costs.training_ops import LOGITS_BYTES, logit_rows
+from undertorch.costs.training_ops import LOGITS_BYTES, logit_bytes, logit_rows
 
 GIB = 2**30
 
@@ -26,3 +26,11 @@ def test_logits_take_no_more_than_the_copy_of_the_summed_gradient():
     assert at_once * 128256 * 2 <= 128256 * 4096 * 2
     sums, copy, of_x = 128256 * 4096 * 4, 128256 * 4096 * 2, 16384 * 4096 * 2
     assert (sums + copy + of_x) / GIB < 3.07
+
+
+def test_sums_in_half_types_leave_less_room_for_logits():
+    """At the peak the sums, x's gradient and the logits: at most a tenth more than with 512 rows of them, 1.23 GiB."""
+    at_once = logit_rows(16384, 128256, 4096, 2, logit_bytes(2), wide=False)
+    peak = 128256 * 4096 * 2 + 16384 * 4096 * 2 + at_once * 128256 * 2
+    assert peak / GIB < 1.1 * 1.23
+    assert logit_bytes(4) == logit_bytes(None) == LOGITS_BYTES

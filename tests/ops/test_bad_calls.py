@@ -2,6 +2,9 @@
 
 import importlib
 import re
+import sys
+import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ from undertorch import ops
 from undertorch.ops import catalogue
 
 X, W = torch.randn(4, 6), torch.randn(5, 6)
+LAYER = torch.nn.Linear(6, 5)
 LOGITS, LABELS = torch.randn(4, 5), torch.arange(4)
 Q = torch.randn(1, 4, 3, 8)
 
@@ -30,6 +34,10 @@ Q = torch.randn(1, 4, 3, 8)
         (lambda: ops.attention(Q, Q, Q, window=2.5), "window is 2.5"),
         (lambda: ops.attention(Q, Q, Q, window=True), "window is True"),
         (lambda: ops.attention(Q, Q, Q, softcap=float("inf")), "softcap is inf"),
+        (lambda: ops.cross_entropy(torch.randn(3, 0), LABELS[:3]), "of no classes"),
+        (lambda: ops.cross_entropy(LOGITS, LABELS.to("meta")), "labels on meta"),
+        (lambda: ops.cross_entropy(LOGITS, LABELS, torch.ones(5, device="meta")), "weight on meta"),
+        (lambda: ops.linear_cross_entropy(X.int(), W.int(), LABELS), "pass floats"),
     ],
 )
 def test_it_is_said(call, said):
@@ -37,7 +45,38 @@ def test_it_is_said(call, said):
         call()
 
 
-LAYER = torch.nn.Linear(6, 5)
+LOSSES = (partial(ops.cross_entropy, LOGITS, LABELS), partial(ops.linear_cross_entropy, X, W, LABELS))
+HALF = torch.randn(3, 4)
+NO_NUMBERS = ("1", 1j, 2**70, [1.0], torch.ones(()))
+NO_FLAGS = (1, "yes", None, torch.ones(2))
+WRONG = [
+    *((loss, name, NO_NUMBERS) for loss in LOSSES for name in ("label_smoothing", "z_loss", "softcap")),
+    *((loss, "ignore_index", (*NO_NUMBERS, None, 255.0, True)) for loss in LOSSES),
+    *((loss, "reduction", (None, torch.ones(2))) for loss in LOSSES),
+    (LOSSES[0], "gradient", (None, torch.ones(2))),
+    (LOSSES[1], "accumulation", ("float32", torch.ones(2))),
+    *((partial(ops.attention, Q, Q, Q), name, NO_NUMBERS) for name in ("softcap", "scale", "window")),
+    *((partial(ops.attention, Q, Q, Q, window=w), "causal", NO_FLAGS) for w in (None, 2)),
+    (partial(ops.rope, Q, Q, HALF, HALF), "interleaved", NO_FLAGS),
+    (partial(ops.geglu, X, X), "approximate", (True, torch.ones(2))),
+    (partial(ops.softmax, X), "dim", (True, 1.0)),
+    *((partial(norm, X), "eps", NO_NUMBERS) for norm in (ops.rms_norm, ops.layer_norm)),
+    *((partial(norm, X), "residual", (None, 1.0)) for norm in (ops.add_rms_norm, ops.add_layer_norm)),
+    (partial(ops.AdamW, LAYER.parameters()), "max_norm", NO_NUMBERS),
+    *((partial(ops.AdamW, LAYER.parameters()), name, NO_NUMBERS) for name in ("eps", "weight_decay")),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "values"), [pytest.param(*row, id=f"{row[0].func.__name__}-{row[1]}") for row in WRONG]
+)
+def test_no_argument_of_another_type_gets_as_far_as_torch(call, name, values):
+    """torch's TypeError names its own function and arguments, an OverflowError neither."""
+    for value in values:
+        with pytest.raises(ops.BadCall, match=name):
+            call(**{name: value})
+
+
 TABLE = torch.randn(3, 4)
 
 
@@ -87,6 +126,17 @@ def test_what_is_no_tensor_is_told_what_the_op_takes(op, call, said):
 )
 def test_what_torch_would_take_and_an_op_does_not_is_said(call, said):
     with pytest.raises(ops.BadCall, match=said):
+        call()
+
+
+def test_whole_logits_of_float16_are_told_of(monkeypatch):
+    """Who takes the op for its memory is to know where it spares none; on a CPU nobody expects it to."""
+    call = partial(ops.linear_cross_entropy, X.half(), W.half(), LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call()
+    monkeypatch.setattr(sys.modules["undertorch.ops.linear_cross_entropy"], "runs_own", lambda *_: True)
+    with pytest.warns(UserWarning, match="bfloat16 spares them"):
         call()
 
 

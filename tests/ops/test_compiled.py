@@ -33,6 +33,19 @@ def test_they_compile_whole_and_once_for_all_batch_sizes():
     assert counter.frame_count <= 2
 
 
+def test_sizes_that_a_compiler_takes_for_unknown_are_taken():
+    """So is each default that is a number, which stands for itself no more than a size does."""
+
+    def every(x, head, labels, q, k):
+        losses = ops.cross_entropy(x, labels, ignore_index=x.shape[-1]), ops.linear_cross_entropy(x, head, labels)
+        return losses, ops.attention(q, k, k, causal=q.shape[2] > 1), ops.grad_norm([x, head.double()])
+
+    compiled = torch.compile(every, fullgraph=True, dynamic=True, backend="eager")
+    x, head, labels = torch.randn(2, 3, 4), torch.randn(9, 4), torch.zeros(2, 3).long()
+    given = x, head, labels, torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8)
+    torch.testing.assert_close(compiled(*given), every(*given))
+
+
 LAYERS = 3
 
 

@@ -1,5 +1,6 @@
 """Every way to cut a norm or a softmax gives what float64 gives, on the machine."""
 
+import itertools
 from importlib import import_module
 
 import pytest
@@ -9,7 +10,7 @@ from torch.nn import functional
 import undertorch
 from undertorch.costs.training_norms import WIDEST_BACKWARD, backward_cut, fitted, forward_cut, tiling
 from undertorch.ops import norms
-from undertorch.ops.norm_cuts import Pieces, Tile, backward_tiles, forward_tiles
+from undertorch.ops.norm_cuts import Held, Pieces, Tile, backward_tiles, forward_tiles
 
 softmax = import_module("undertorch.ops.softmax")  # the package has the function of that name
 
@@ -79,6 +80,20 @@ def test_a_norm_is_right_however_it_is_cut(width, centred):
                     assert torch.equal(ours, again), str(way)
 
 
+@pytest.mark.parametrize("centred", [False, True])
+def test_pieces_in_a_row_of_loads_are_right(centred):
+    """Of six pieces the first four, then two that are left over, the last not whole."""
+    torch.manual_seed(0)
+    x, residual = (torch.randn(3, 1500).mul(2).add(3).to(BF16) for _ in range(2))
+    weight, bias = torch.randn(1500).to(BF16), torch.randn(1500).to(BF16) if centred else None
+    vectors = [None if vector is None else vector.double() for vector in (weight, bias)]
+    with undertorch.machine(gpu="H200"):
+        way = Pieces(block=256, warps=2, unroll=4)
+        y, total, *_ = norms.forward(x, residual, weight, bias, 1e-5, centred=centred, name="norm", tile=way)
+    assert torch.equal(total, x + residual)
+    assert apart(y, exactly(total.double(), *vectors, 1e-5)) < TOLERANCE
+
+
 def test_softmax_of_wide_rows_is_right_from_minus_infinity_to_confident():
     """Nothing but -inf is nan, a part of nothing but -inf is 0, as torch has it."""
     torch.manual_seed(0)
@@ -115,12 +130,16 @@ def test_tiles_hold_a_row_and_waste_less_than_an_eighth_of_the_next_power_of_two
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_no_block_has_more_threads_or_shared_memory_than_a_gpu_gives(width, centred, itemsize):
     """1024 threads; 163 KB on an A100, 227 on an H200, 99 of compute capability 8.6 (CUDA C++ Programming Guide)."""
-    for shared in (99 * 1024, 163 * 1024, 227 * 1024):
-        given = {"centred": centred, "total": True, "itemsize": itemsize, "shared": shared}
+    for shared, total in itertools.product((99 * 1024, 163 * 1024, 227 * 1024), (False, True)):
+        given = {"centred": centred, "total": total, "itemsize": itemsize, "shared": shared}
         for way in backward_tiles(width, 4096, SMS, **given):
             assert way.warps <= 32
+            if isinstance(way, Held):
+                of_rows, of_weight = (2 + total) * (way.tiles + way.more) * way.tile, way.tiles * way.tile
+                assert of_weight == width
+                assert (of_rows + of_weight) * itemsize < shared, str(way)
             if isinstance(way, Tile) and way.stages > 1:
-                held = (way.stages - 1) * way.rows * way.tile * way.tiles * itemsize * (3 + (not way.keep))
+                held = (way.stages - 1) * way.rows * way.tile * way.tiles * itemsize * (2 + total + (not way.keep))
                 assert held < shared, str(way)
     for way in forward_tiles(width, 4096, SMS, centred=centred):
         assert 1 <= way.warps <= 32
@@ -129,9 +148,19 @@ def test_no_block_has_more_threads_or_shared_memory_than_a_gpu_gives(width, cent
 def test_rows_wider_than_a_block_can_sum_the_gradients_of_take_two_kernels():
     for centred, widest in WIDEST_BACKWARD.items():
         given = {"centred": centred, "total": False, "itemsize": 2, "shared": 227 * 1024}
-        assert backward_cut(widest, 4096, SMS, **given).twice
+        assert backward_cut(widest, 4096, SMS, **given, vectors=False).twice
         assert backward_cut(widest + 1, 4096, SMS, **given) is None
         assert isinstance(backward_tiles(widest + 1, 4096, SMS, centred=centred)[0], Pieces)
+
+
+def test_rows_lie_in_shared_memory_where_they_can_be_copied_there():
+    """By 16 bytes between multiples of 16, in whole tiles, where there is room, on GPUs that have such copies."""
+    for width, centred in ((32768, False), (32768, True), (16384, True), (20480, False)):
+        assert isinstance(backward_tiles(width, 4096, SMS, centred=centred)[0], Held)
+        for prevented in ({"vectors": False}, {"shared": 99 * 1024}, {"itemsize": 4}, {"amd": True}):
+            ways = backward_tiles(width, 4096, SMS, centred=centred, **prevented)
+            assert not any(isinstance(way, Held) for way in ways)
+    assert not isinstance(backward_tiles(20482, 4096, SMS)[0], Held)
 
 
 def test_few_rows_are_spread_over_all_multiprocessors():

@@ -1,7 +1,9 @@
 """Every Triton kernel compiles for NVIDIA's and AMD's GPUs, and the CUDA C++ for Hopper, without any of them."""
 
+import re
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import torch
@@ -14,9 +16,12 @@ from triton.runtime.jit import JITFunction  # noqa: E402
 from undertorch import ops  # noqa: E402
 from undertorch.compilers.ptxas import programs  # noqa: E402
 from undertorch.compilers.triton_driver import Driver, put_in_place  # noqa: E402
+from undertorch.costs.softmax_and_rope import CLUSTERS  # noqa: E402
 from undertorch.gpus import find  # noqa: E402
 from undertorch.ops.calls import on_host  # noqa: E402
 from undertorch.ops.cross_entropy_ways import RINGS, SOURCE, Settings  # noqa: E402
+
+softmax = import_module("undertorch.ops.softmax")  # the package has the function of that name
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -33,6 +38,8 @@ KERNELS = {
     *("activate", "activate_backward"),
     *("attend", "attend_backward_queries", "attend_backward_keys"),
 }
+HELD = {"held_norm_backward", "held_softmax_forward", "held_softmax_backward"}
+"""Of NVIDIA's GPUs alone."""
 
 
 def calls():
@@ -57,6 +64,10 @@ def calls():
     gate, up = torch.randn(6, 700, requires_grad=True).chunk(2, -1)
     for activated in (ops.swiglu(gate, up), ops.geglu(gate, up), ops.geglu(gate, up, approximate="tanh")):
         torch.autograd.grad(activated.sum(), [gate, up])
+    x, weight = (torch.randn(*shape, dtype=BF16, requires_grad=True) for shape in ((3, 32768), (32768,)))
+    torch.autograd.grad(ops.rms_norm(x, weight), [x, weight], x.detach())
+    x = torch.randn(3, 65536, dtype=BF16, requires_grad=True)
+    torch.autograd.grad(ops.softmax(x), x, x.detach())
     transformer_calls()
     p, master = torch.randn(5000, dtype=BF16, requires_grad=True), torch.randn(3000, requires_grad=True)
     p.grad, master.grad = p.detach(), master.detach()
@@ -104,27 +115,44 @@ def forget():
                     value.device_caches.clear()
 
 
-@pytest.mark.parametrize("launched", TARGETS, indirect=True)
-def test_every_kernel_compiles(launched):
+@pytest.mark.parametrize(("launched", "kernels"), [(name, KERNELS if name == "gfx942" else KERNELS | HELD)
+                                                   for name in TARGETS], indirect=["launched"])  # fmt: skip
+def test_every_kernel_compiles(launched, kernels):
     with on_host():
         calls()
-    assert launched == KERNELS
+    assert launched == kernels
 
 
 @pytest.mark.parametrize("ring", RINGS, ids=str)
 def test_the_cuda_source_compiles_for_hopper_without_spills(ring, tmp_path):
-    pytest.importorskip("cuda.bindings")
     everything = Settings(ignore_index=-100, smoothing=0.1, reduction="mean", z_loss=1e-3, softcap=None)
-    ptx = SOURCE.ptx(ring.defines(everything))
-    source = tmp_path / "cross_entropy.ptx"
-    source.write_text(ptx)
-    said = [
+    said = said_of(SOURCE, ring.defines(everything), tmp_path)
+    assert any("0 bytes stack frame, 0 bytes spill stores" in text for text in said)
+
+
+@pytest.mark.parametrize(("width", "backward"), CLUSTERS)
+def test_clusters_of_softmax_compile_for_hopper(width, backward, tmp_path):
+    """Of a thread's 64 to 128 registers no more than 20 are spilt."""
+    ways = softmax.ways(width, 4096, 132, backward=backward, cuda=True)
+    for cluster in (way for way in ways if isinstance(way, softmax.Cluster)):
+        said = said_of(softmax.SOURCE, cluster.defines(width, BF16), tmp_path)
+        of_it = rf"properties for softmax_{'backward' if backward else 'forward'}\s.*?(\d+) bytes spill stores"
+        spilt = [int(n) for text in said for n in re.findall(of_it, text, re.DOTALL)]
+        assert spilt
+        assert max(spilt) <= 80
+
+
+def said_of(source, defines, folder):
+    """What each assembler there is says of a source's kernels."""
+    pytest.importorskip("cuda.bindings")
+    file = folder / "kernels.ptx"
+    file.write_text(source.ptx(defines))
+    return [
         subprocess.run(
-            [program, "-v", "-arch=sm_90a", str(source), "-o", str(tmp_path / "out")],
+            [program, "-v", "-arch=sm_90a", str(file), "-o", str(folder / "out")],
             capture_output=True,
             text=True,
             check=False,
         ).stderr
         for program in programs()
     ]
-    assert any("0 bytes stack frame, 0 bytes spill stores" in text for text in said)

@@ -1,9 +1,13 @@
 """Rows of the contract with our kernels on the machine: softmax, rotary embedding, activations, attention."""
 
+import sys
+
 import pytest
+import torch
 
 import undertorch
 from ops_promises_transformer import transformer_rows
+from undertorch import ops
 from undertorch.ops.calls import on_host
 
 CHOSEN = (
@@ -32,3 +36,20 @@ def test_our_kernels_keep_it_on_the_machine(name, monkeypatch):
 
 def test_the_rows_are_there():
     assert set(CHOSEN) <= set(ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [2**31 - 1, sys.maxsize])
+def test_a_window_wider_than_all_there_is_sees_all_there_is(window, causal, monkeypatch):
+    """Kernels add it to positions, in 32 bits or 64."""
+    monkeypatch.setenv("UNDERTORCH_OPS", "own")
+    torch.manual_seed(0)
+    given = [torch.randn(1, 2, 20, 16, requires_grad=True) for _ in range(3)]
+    right = ops.attention(*given, causal=causal)
+    gradients = torch.autograd.grad(right.square().sum(), given)
+    with undertorch.machine(gpu="H200"), on_host():
+        ours = ops.attention(*given, causal=causal, window=window)
+        found = torch.autograd.grad(ours.square().sum(), given)
+    for one, other in zip((ours, *found), (right, *gradients), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)

@@ -3,9 +3,9 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from undertorch.costs.registry import COSTS, Cost, cost, kernels
+from undertorch.costs.registry import COSTS, Cost, cost, kernels, ways
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["COSTS", "Cost", "cost", "kernels"]
+__all__ = ["COSTS", "Cost", "cost", "kernels", "ways"]

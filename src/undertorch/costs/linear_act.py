@@ -4,7 +4,7 @@ FLOPs of an activation: 5 an element forward, as of the gated ones (costs/traini
 """
 
 from undertorch.costs.building import HALVES, ceil_div, inner, pytorch, temporary, viewed
-from undertorch.costs.registry import cost
+from undertorch.costs.registry import cost, other_ways
 from undertorch.costs.training_ops import FLOAT32, LIBRARY, SUMMED_COLUMNS, SUMMED_WARPS, WARP
 from undertorch.records import Gpu, Kernel, Kind, Math, Op, TensorRef
 
@@ -50,12 +50,29 @@ def linear_act(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
             use_gelu=kind == GELU_TANH,
         )  # fmt: skip
         return (*filled, *product)
+    return _apart(op, gpu)
+
+
+@other_ways("undertorch::linear_act_forward")
+def linear_act_apart(op: Op, gpu: Gpu) -> tuple[tuple[Kernel, ...], ...]:
+    """Product, then activation, where an epilogue is usual."""
+    return (_apart(op, gpu),)
+
+
+def _apart(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
+    matrix, turned, result = _matrices(op)
+    bias = op.tensors("bias")
     product = (
         inner(op, gpu, "aten::addmm", result, self=bias[0], mat1=matrix, mat2=turned, beta=1, alpha=1)
         if bias
         else inner(op, gpu, "aten::mm", result, self=matrix, mat2=turned)
     )
-    activated = pytorch(
+    return (*product, activation(result))
+
+
+def activation(result: TensorRef) -> Kernel:
+    """What a product left is read, and as much is written."""
+    return pytorch(
         "activate",
         Kind.ELEMENTWISE,
         ceil_div(result.elements, ACTIVATED_PIECE),
@@ -66,7 +83,6 @@ def linear_act(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         math=Math.FP32,
         library=LIBRARY,
     )
-    return (*product, activated)
 
 
 @cost("undertorch::linear_act_backward")

@@ -11,6 +11,13 @@ COSTS: dict[str, Cost] = {}
 """By Op name, such as `aten::addmm`; the overload is the function's business."""
 
 
+Ways = Callable[[Op, Gpu], tuple[tuple[Kernel, ...], ...]]
+"""What else an Op may launch on a GPU: of each way its kernels, all that it launches, in order."""
+
+OTHER_WAYS: dict[str, Ways] = {}
+"""By Op name. A cost answers the usual way, which is predicted; what ran may be one of these."""
+
+
 LAUNCHED: dict[str, Cost] = {}
 """By namespace, the cost of kernels that scripts launch by themselves, whatever their name: `triton::…`."""
 
@@ -27,6 +34,16 @@ def cost(*names: str) -> Callable[[Cost], Cost]:
             if name in COSTS:
                 raise ValueError(f"{name} has a cost already: {COSTS[name].__module__}.{COSTS[name].__name__}")
             COSTS[name] = function
+        return function
+
+    return register
+
+
+def other_ways(*names: str) -> Callable[[Ways], Ways]:
+    """Registers a function that answers what else the Ops of those names may launch, beside what their cost says."""
+
+    def register(function: Ways) -> Ways:
+        OTHER_WAYS.update(dict.fromkeys(names, function))
         return function
 
     return register
@@ -57,3 +74,12 @@ def kernels(op: Op, gpu: Gpu) -> tuple[Kernel, ...] | None:
         return found(op, gpu)
     except NoCost:
         return None
+
+
+def ways(op: Op, gpu: Gpu) -> tuple[tuple[Kernel, ...], ...]:
+    """All that an Op may launch, the usual way first; none where no cost is known for it."""
+    usual = kernels(op, gpu)
+    if usual is None:
+        return ()
+    others = OTHER_WAYS.get(op.name)
+    return (usual,) if others is None or not usual else (usual, *others(op, gpu))

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from undertorch.costs.building import ceil_div, inner, temporary
-from undertorch.costs.linear_act import STRIP_COLUMNS, STRIP_WARPS, shares_of
-from undertorch.costs.registry import cost
+from undertorch.costs.linear_act import STRIP_COLUMNS, STRIP_WARPS, activation, shares_of
+from undertorch.costs.registry import cost, other_ways
 from undertorch.costs.training_ops import FLOAT32, SUMMED_COLUMNS, SUMMED_WARPS, own_kernel
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
@@ -39,15 +39,25 @@ def product(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
 @cost("undertorch::gelu_product")
 def gelu_product(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     """The product with its bias, which writes what goes into the GELU beside what comes out of it (cuBLASLt)."""
+    made, result = _biased(op, gpu)
+    if not made:
+        return ()
+    *before, last = made
+    assert last.min_bytes_written is not None
+    return *before, replace(last, min_bytes_written=last.min_bytes_written + result.bytes)
+
+
+@other_ways("undertorch::gelu_product")
+def gelu_product_apart(op: Op, gpu: Gpu) -> tuple[tuple[Kernel, ...], ...]:
+    """torch's product, then the activation."""
+    made, result = _biased(op, gpu)
+    return ((*made, activation(result)),)
+
+
+def _biased(op: Op, gpu: Gpu) -> tuple[tuple[Kernel, ...], TensorRef]:
     first, second, bias = op.tensor("first"), op.tensor("second"), op.tensor("bias")
     result = temporary((first.shape[0], second.shape[1]), first.dtype, first.device, 1)
-    made = inner(op, gpu, "aten::addmm", result, self=bias, mat1=first, mat2=second, beta=1, alpha=1)
-    return tuple(
-        replace(kernel, min_bytes_written=kernel.min_bytes_written + result.bytes)
-        if number == 0 and kernel.min_bytes_written is not None
-        else kernel
-        for number, kernel in enumerate(made)
-    )
+    return inner(op, gpu, "aten::addmm", result, self=bias, mat1=first, mat2=second, beta=1, alpha=1), result
 
 
 @cost("undertorch::gelu_gradient")

@@ -41,7 +41,13 @@ NARROW_LOSSES = 1024
 
 LOGITS_BYTES = 576 * 2**20
 """Of logits that linear_cross_entropy has at a time. 32768 x 768 x 50304 bfloat16 on an H200: 13.5 ms with 5,632 rows
-of them, 14.6 with 2,048, 13.6 with 8,192. 16384 x 4096 x 128256: 79.8 with 2,048 and bfloat16 sums, 83.9 with 1,024."""
+of them, 14.6 with 2,048, 13.6 with 8,192."""
+
+NARROW_LOGITS_BYTES = 256 * 2**20
+"""The same where the weight's gradient is summed in a half type, which is asked for to save memory. 16384 x 4096 x
+128256 bfloat16 on an H200: 83.3 ms and 1.35 GiB with 1,024 rows; 90.0 and 1.23 with 512, 86.8 and 1.29 with 768, 81.9
+and 1.41 with 1,280, 81.4 and 1.47 with 1,536. Fewer rows are shorter sums of products: that of the weight's gradient
+reaches 505, 592 and 679 TFLOP/s with 512, 1,024 and 2,048, nearly the same where it is not added to what is there."""
 
 LOGIT_ROWS = 256
 """Rows of a chunk of logits are a multiple of this, so that the tiles of its matmuls are full."""
@@ -76,6 +82,11 @@ def entropy_cut(width: int, itemsize: int, *, gradient: bool) -> tuple[int, int]
         return 256, 1
     block = min(32768 // max(itemsize, 2) if gradient else 4096, padded(width))
     return block, max(block // 512, 1)
+
+
+def logit_bytes(sums_itemsize: int | None) -> int:
+    """Bytes of logits at a time. `sums_itemsize`: of the weight's gradient as it is summed; None: it is not needed."""
+    return NARROW_LOGITS_BYTES if sums_itemsize is not None and sums_itemsize < FLOAT32 else LOGITS_BYTES
 
 
 def logit_rows(rows: int, classes: int, features: int, itemsize: int, most_bytes: int, *, wide: bool) -> int:
@@ -194,11 +205,12 @@ def linear_cross_entropy(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     gradient = need_x or need_weight
     sums = str(op.arg("accumulation")).removeprefix("torch.")
     wide = need_weight and sums != weight.dtype
-    at_once = logit_rows(rows, classes, features, x.itemsize, LOGITS_BYTES, wide=wide)
     whole = whole_classes(classes)
     weight_of_whole, total = (
         temporary((whole, features), dtype, x.device, number) for dtype, number in ((weight.dtype, 6), (sums, 4))
     )
+    most = logit_bytes(total.itemsize if need_weight else None)
+    at_once = logit_rows(rows, classes, features, x.itemsize, most, wide=wide)
     kernels: list[Kernel] = []
     if whole == classes:
         weight_of_whole = weight

@@ -14,19 +14,23 @@ Contract
     whole step. Elementwise, so the same result every time. DTensors are updated in their local parts. Raises BadCall.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from math import inf, log
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
+from undertorch.costs.building import ceil_div
 from undertorch.ops import adamw_kernels as kernels
 from undertorch.ops.calls import Arguments, BadCall, is_number, on_device_of, runs_own
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.grad_norm import DTYPES, grad_norm
+from undertorch.ops.launching import launch
 from undertorch.ops.operators import operator
 from undertorch.ops.tensor_lists import Tables, by_dtypes, dense, laid_as, local
 
@@ -117,21 +121,50 @@ def adamw(
 
     `norm` of all gradients (`grad_norm`) and `max_norm` clip them. Raises BadCall.
     """
-    check_settings(lr, betas, eps, weight_decay)
-    _check(parameters, gradients, exp_avgs, exp_avg_sqs, steps, masters, norm, max_norm)
-    kept = parameters if masters is None else masters
-    lists = [[local(tensor) for tensor in some] for some in (kept, gradients, exp_avgs, exp_avg_sqs, steps, parameters)]
-    clips = max_norm is not None
-    numbers = (
-        lr if isinstance(lr, Tensor) else None, 0.0 if isinstance(lr, Tensor) else float(lr), *betas, eps, weight_decay,
-        norm if clips else None, max_norm,
+    call = Call(
+        parameters=parameters, gradients=gradients, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs, steps=steps, lr=lr,
+        betas=betas, eps=eps, weight_decay=weight_decay, masters=masters, norm=norm, max_norm=max_norm,
     )  # fmt: skip
-    copies = lists[5] if masters is not None else None
+    check(call)
+    run(call, configuration)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What `adamw` is given."""
+
+    parameters: Sequence[Tensor]
+    gradients: Sequence[Tensor]
+    exp_avgs: Sequence[Tensor]
+    exp_avg_sqs: Sequence[Tensor]
+    steps: Sequence[Tensor]
+    lr: float | Tensor
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    masters: Sequence[Tensor] | None
+    norm: Tensor | None
+    max_norm: float | None
+
+
+def run(call: Call, configuration: tuple[int, int, int] | None = None) -> None:
+    """A call that was checked."""
+    kept = call.parameters if call.masters is None else call.masters
+    every = (kept, call.gradients, call.exp_avgs, call.exp_avg_sqs, call.steps, call.parameters)
+    lists = [[local(tensor) for tensor in some] for some in every]
+    lr, clips = call.lr, call.max_norm is not None
+    numbers = (
+        lr if isinstance(lr, Tensor) else None, 0.0 if isinstance(lr, Tensor) else float(lr), *call.betas, call.eps,
+        call.weight_decay, call.norm if clips else None, call.max_norm,
+    )  # fmt: skip
+    copies = lists[5] if call.masters is not None else None
     if configuration is not None:
         directly: Callable[..., None] = step
         directly(*lists[:5], copies, *numbers, configuration=configuration)
     else:
         STEP(*lists[:5], copies, *numbers)
+    if not torch.compiler.is_compiling():  # a backward that still wants the old values is to raise, as after torch's
+        increment_version(call.parameters)
 
 
 def step(
@@ -200,14 +233,17 @@ def _update(
     made = torch.empty((len(p), 4), dtype=torch.float32, device=device)
     clips = norm is not None and max_norm is not None
     its_norm = norm.to(device) if norm is not None and clips else None
+    its_lr = lr.to(device) if isinstance(lr, Tensor) else None
     with on_device_of(p[0]):
-        kernels.coefficients[(triton.cdiv(len(p), 128),)](
-            table.pointers[5], made, lr if isinstance(lr, Tensor) else None, its_norm, len(p),
+        launch(
+            kernels.coefficients, (ceil_div(len(p), 128),),
+            table.pointers[5], made, its_lr, its_norm, len(p),
             0.0 if isinstance(lr, Tensor) else float(lr), log(betas[0]) if betas[0] else -1e4,
             log(betas[1]) if betas[1] else -1e4, weight_decay, max_norm if clips else 0.0,
-            LR_TENSOR=isinstance(lr, Tensor), CLIP=clips, BLOCK=128, num_warps=4,
+            LR_TENSOR=its_lr is not None, CLIP=clips, BLOCK=128, num_warps=4,
         )  # fmt: skip
-        kernels.update[(table.blocks,)](
+        launch(
+            kernels.update, (table.blocks,),
             table.pointers, table.sizes, table.tensor_of_block, table.start_of_block, made, table.tensors,
             1 - betas[0], betas[1], 1 - betas[1], eps,
             P=DTYPES[p[0].dtype], G=DTYPES[g[0].dtype], COPY=DTYPES[copies[0].dtype], MASTER=master,
@@ -229,32 +265,30 @@ def _serves(p: Tensor, g: Tensor, m: Tensor, v: Tensor, step: Tensor, copy: Tens
 def check_settings(lr: float | Tensor, betas: Sequence[float], eps: float, weight_decay: float) -> None:
     """Raises BadCall for numbers that AdamW is not defined for. What a tensor holds is not looked at."""
     pair = isinstance(betas, Sequence) and len(betas) == 2
-    if not pair or not all(0.0 <= float(beta) < 1.0 for beta in betas):
-        raise BadCall(f"adamw: betas are {betas}; they are two, each from 0 to below 1.")
+    if not pair or not all(is_number(beta) and 0.0 <= beta < 1.0 for beta in betas):
+        raise BadCall(f"adamw: betas are {betas!r}; they are two numbers, each from 0 to below 1.")
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1:
+            raise BadCall(f"adamw: lr is a tensor of shape {tuple(lr.shape)}; it is one number.")
+        lr = 0.0
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
-        if not isinstance(value, Tensor) and not (is_number(value) and 0.0 <= value < inf):
-            raise BadCall(f"adamw: {name} is {value}; it is a number from 0 on.")
+        if not (is_number(value) and 0.0 <= value < inf):
+            raise BadCall(f"adamw: {name} is {value!r}; it is a number from 0 on.")
 
 
-def _check(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    steps: Sequence[Tensor],
-    masters: Sequence[Tensor] | None,
-    norm: Tensor | None,
-    max_norm: float | None,
-) -> None:
+def check(call: Call) -> None:
+    """Raises BadCall where the arguments do not fit together."""
+    check_settings(call.lr, call.betas, call.eps, call.weight_decay)
+    parameters = call.parameters
     lists = {
         "parameters": parameters,
-        "gradients": gradients,
-        "exp_avgs": exp_avgs,
-        "exp_avg_sqs": exp_avg_sqs,
-        "steps": steps,
+        "gradients": call.gradients,
+        "exp_avgs": call.exp_avgs,
+        "exp_avg_sqs": call.exp_avg_sqs,
+        "steps": call.steps,
     }
-    if masters is not None:
-        lists["masters"] = masters
+    if call.masters is not None:
+        lists["masters"] = call.masters
     for name, tensors in lists.items():
         if isinstance(tensors, Tensor) or not hasattr(tensors, "__len__"):
             raise BadCall(f"adamw: {name} is of type {type(tensors).__name__}; pass a list of tensors.")
@@ -271,8 +305,15 @@ def _check(
                 )
             if tensor.is_sparse:
                 raise BadCall(f"adamw: {name}[{place}] is sparse, which AdamW is not defined for; use dense gradients.")
-    if max_norm is not None and (norm is None or not max_norm > 0):
-        raise BadCall(f"adamw: max_norm is {max_norm}; it is above 0, and comes with the norm of the gradients.")
+    norm, max_norm = call.norm, call.max_norm
+    if norm is not None and not (isinstance(norm, Tensor) and norm.numel() == 1):
+        raise BadCall(f"adamw: norm is {norm!r}; it is a tensor of one number, as grad_norm answers.")
+    if max_norm is not None and (norm is None or not _can_be_max_norm(max_norm)):
+        raise BadCall(f"adamw: max_norm is {max_norm!r}; it is above 0, and comes with the norm of the gradients.")
+
+
+def _can_be_max_norm(value: Any) -> bool:
+    return is_number(value) and value > 0
 
 
 # Cost: costs/training_ops.py.
@@ -302,7 +343,8 @@ class AdamW(torch.optim.Optimizer):
 
     max_norm: gradients whose norm, over all parameters of the optimizer, is above it are scaled down to it; the norm
     stands in `.norm` after a step. master_weights: parameters of a half type are kept in float32 too (`master` of the
-    state), and rounded from there.
+    state), and rounded from there. A parameter that others have written to counts: of what is not its master rounded
+    the master is taken anew.
     """
 
     def __init__(
@@ -317,17 +359,19 @@ class AdamW(torch.optim.Optimizer):
         master_weights: bool = True,
     ) -> None:
         check_settings(lr, betas, eps, weight_decay)
-        if max_norm is not None and not max_norm > 0:
-            raise BadCall(f"AdamW: max_norm is {max_norm}; it is above 0, or None.")
+        if max_norm is not None and not _can_be_max_norm(max_norm):
+            raise BadCall(f"AdamW: max_norm is {max_norm!r}; it is a number above 0, or None.")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
         self.max_norm = max_norm
         self.master_weights = master_weights
         self.norm: Tensor | None = None
+        self._versions: dict[Tensor, int | None] = {}
+        """Of parameters with masters, after the step that last wrote both: autograd's count of the writes by then."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy and a pickle hold: torch's optimizers leave out what is not of a group."""
         settings = {"max_norm": self.max_norm, "master_weights": self.master_weights, "norm": self.norm}
-        return {**super().__getstate__(), **settings}
+        return {**super().__getstate__(), **settings, "_versions": {}}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As torch's. Raises BadCall for settings that a group cannot have."""
@@ -344,24 +388,31 @@ class AdamW(torch.optim.Optimizer):
         active = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         if self.max_norm is not None:
             self.norm = grad_norm(p.grad for some in active for p in some)
-        for group, parameters in zip(self.param_groups, active, strict=True):
-            for with_master in (False, True):
-                self._step([p for p in parameters if self._has_master(p) is with_master], group, with_master)
+        calls = [
+            self._call(some, group, with_master)
+            for group, parameters in zip(self.param_groups, active, strict=True)
+            for with_master in (False, True)
+            if (some := [p for p in parameters if self._has_master(p) is with_master])
+        ]
+        for call in calls:  # all of them before anything is written
+            check(call)
+        for call in calls:
+            run(call)
+        self._versions.update((p, _version(p)) for call in calls if call.masters is not None for p in call.parameters)
         return loss
 
     def _has_master(self, p: Tensor) -> bool:
         return self.master_weights and p.dtype in (torch.bfloat16, torch.float16)
 
-    def _step(self, parameters: list[Tensor], group: dict[str, Any], with_master: bool) -> None:
-        if not parameters:
-            return
+    def _call(self, parameters: list[Tensor], group: dict[str, Any], with_master: bool) -> Call:
+        _check_group(group)
         states = [self._state(p) for p in parameters]
-        adamw(
-            parameters,
-            [p.grad for p in parameters if p.grad is not None],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [state["step"] for state in states],
+        return Call(
+            parameters=parameters,
+            gradients=[p.grad for p in parameters if p.grad is not None],
+            exp_avgs=[state["exp_avg"] for state in states],
+            exp_avg_sqs=[state["exp_avg_sq"] for state in states],
+            steps=[state["step"] for state in states],
             lr=group["lr"],
             betas=group["betas"],
             eps=group["eps"],
@@ -374,31 +425,90 @@ class AdamW(torch.optim.Optimizer):
     def _state(self, p: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[p]
         if not state:
-            wide = torch.float64 if p.dtype == torch.float64 else torch.float32
             state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
-            state["exp_avg"] = torch.zeros_like(p, dtype=wide)
-            state["exp_avg_sq"] = torch.zeros_like(p, dtype=wide)
-        if "master" not in state and self._has_master(p):
-            state["master"] = p.detach().to(torch.float32, copy=True)
+            state["exp_avg"] = torch.zeros_like(p, dtype=_wide(p))
+            state["exp_avg_sq"] = torch.zeros_like(p, dtype=_wide(p))
+        if self._has_master(p):
+            if "master" not in state:
+                state["master"] = p.detach().to(torch.float32, copy=True)
+            elif (before := self._versions.get(p)) is None or before != _version(p):
+                _follow(state["master"], p)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, and also of torch's AdamW. Moments and masters of half-type parameters are float32.
+        """As torch's, and also of torch's AdamW. Moments and masters are float32 (moments of float64 as wide).
 
-        Raises BadCall for a state with amsgrad or maximize.
+        Raises BadCall for what is no state of AdamW's, or asks for amsgrad or maximize.
         """
-        for group in state_dict["param_groups"]:
+        given: dict[Tensor, Mapping[str, Any]] = {}
+
+        def look(_: Any, state_dict: dict[str, Any]) -> None:
+            given.update(self._found(state_dict))
+
+        def widen(_: Any) -> None:
+            for p, saved in given.items():
+                self._restore(p, saved)
+            self._versions.clear()
+
+        # Other hooks may unwrap what was saved before it is looked at, and look at what was made of it.
+        hooks = (
+            self.register_load_state_dict_pre_hook(look),
+            self.register_load_state_dict_post_hook(widen, prepend=True),
+        )
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _found(self, state_dict: Mapping[str, Any]) -> dict[Tensor, Mapping[str, Any]]:
+        """What was saved of each parameter, which torch knows by their order. Raises BadCall."""
+        if "param_groups" not in state_dict or "state" not in state_dict:
+            raise BadCall(f"AdamW: the state has {sorted(map(str, state_dict))}; it is what `state_dict()` answers.")
+        groups = state_dict["param_groups"]
+        for group in groups:
             _check_group(group)
-        super().load_state_dict(state_dict)
-        saved = state_dict["state"]
-        every = [p for group in self.param_groups for p in group["params"]]
-        for number, p in enumerate(every):
-            for name, value in saved.get(number, {}).items():
-                if name == "step":  # once a number, in torch's
-                    self.state[p][name] = torch.as_tensor(value).to(p.device, torch.float32, copy=True)
-                elif isinstance(value, Tensor):
-                    dtype = torch.promote_types(value.dtype, torch.float32)
-                    self.state[p][name] = value.to(p.device, dtype, copy=True)
+        names = chain.from_iterable(group["params"] for group in groups)
+        every = chain.from_iterable(group["params"] for group in self.param_groups)
+        found = {p: state_dict["state"].get(name, {}) for name, p in zip(names, every, strict=False)}
+        for p, saved in found.items():
+            for name in ("step", "exp_avg", "exp_avg_sq") if saved else ():
+                if name not in saved:
+                    raise BadCall(f"AdamW: the state has {sorted(map(str, saved))} of a parameter, and no {name}.")
+            for name in _AS_THE_PARAMETER:
+                if name in saved and saved[name].shape != p.shape:
+                    shapes = f"{tuple(saved[name].shape)} and its parameter {tuple(p.shape)}"
+                    raise BadCall(f"AdamW: the {name} of the state has shape {shapes}.")
+        return found
+
+    def _restore(self, p: Tensor, saved: Mapping[str, Any]) -> None:
+        """As wide as it is kept: torch gave each tensor the parameter's dtype."""
+        state = self.state[p] if saved else {}
+        if "step" in saved:  # once a number, in torch's
+            state["step"] = torch.as_tensor(saved["step"]).to(p.device, torch.float32, copy=True)
+        for name in _AS_THE_PARAMETER:
+            if name in saved:
+                state[name] = saved[name].to(p.device, _wide(p), copy=True)
+        if not self._has_master(p):
+            state.pop("master", None)
+
+
+_AS_THE_PARAMETER = ("exp_avg", "exp_avg_sq", "master")
+
+
+def _wide(p: Tensor) -> torch.dtype:
+    return torch.float64 if p.dtype == torch.float64 else torch.float32
+
+
+def _version(p: Tensor) -> int | None:
+    """How often it was written to, as autograd counts; None: nobody counts."""
+    return None if p.is_inference() else p._version
+
+
+def _follow(master: Tensor, p: Tensor) -> None:
+    """Takes from the parameter what is not its master rounded. Waits for nothing."""
+    master, p = local(master), local(p.detach())
+    master.copy_(torch.where(master.to(p.dtype) == p, master, p.to(master.dtype)))
 
 
 NOT_OF_A_GROUP = {
@@ -411,7 +521,12 @@ NOT_OF_A_GROUP = {
 
 def _check_group(group: dict[str, Any]) -> None:
     """Raises BadCall for numbers that are none of AdamW's, and for what would be passed over in silence."""
+    for name in ("lr", "betas", "eps", "weight_decay"):
+        if name not in group:
+            raise BadCall(f"AdamW: a group of parameters has no {name}; it is none of AdamW's.")
     check_settings(group["lr"], group["betas"], group["eps"], group["weight_decay"])
     for name, why in NOT_OF_A_GROUP.items():
         if group.get(name):
             raise BadCall(f"AdamW: a group of parameters has {name}={group[name]!r}; {why}.")
+    if group["weight_decay"] and not group.get("decoupled_weight_decay", True):  # torch.optim.Adam's
+        raise BadCall("AdamW: a group of parameters has decoupled_weight_decay=False; AdamW's is decoupled.")

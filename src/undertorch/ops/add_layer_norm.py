@@ -8,7 +8,7 @@ Contract
 from torch import Tensor
 
 from undertorch.ops import norms
-from undertorch.ops.calls import Arguments, runs_own
+from undertorch.ops.calls import Arguments, no_tensor, runs_own
 from undertorch.ops.candidates import norm_candidates
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.layer_norm import reference as layer_norm_reference
@@ -48,6 +48,8 @@ def add_layer_norm(
     x: Tensor, residual: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
     """(layer_norm(x + residual), x + residual), differentiable in all four tensors. Raises BadCall."""
+    if not isinstance(residual, Tensor):
+        raise no_tensor("add_layer_norm", residual=residual)
     if prefers_library() or not runs_own(x, residual, weight, bias):
         return reference(x, residual, weight, bias, eps)
     norms.check("add_layer_norm", x, residual, weight, bias, eps)

@@ -8,7 +8,7 @@ Contract
 from torch import Tensor
 
 from undertorch.ops import norms
-from undertorch.ops.calls import Arguments, runs_own
+from undertorch.ops.calls import Arguments, no_tensor, runs_own
 from undertorch.ops.candidates import norm_candidates
 from undertorch.ops.choose import prefers_library
 from undertorch.ops.rms_norm import reference as rms_norm_reference
@@ -43,6 +43,8 @@ CANDIDATES = norm_candidates(centred=False, residual=True)
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
     """(rms_norm(x + residual), x + residual), differentiable in all three tensors. Raises BadCall."""
+    if not isinstance(residual, Tensor):
+        raise no_tensor("add_rms_norm", residual=residual)
     if prefers_library() or not runs_own(x, residual, weight):
         return reference(x, residual, weight, eps)
     norms.check("add_rms_norm", x, residual, weight, None, eps)

@@ -30,12 +30,16 @@ from undertorch.ops import attention_kernels as kernels
 from undertorch.ops.calls import (
     Arguments,
     BadCall,
+    as_autocast_hands_them,
     compiles_for_amd,
     is_fake,
+    is_int64,
+    is_number,
     most_warps,
     no_tensor,
     on_device_of,
     runs_own,
+    without_autocast,
 )
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import chosen, prefers_library
@@ -66,13 +70,14 @@ def reference(
     scale: float | None = None,
 ) -> Tensor:
     """The definition, in plain torch: half types are computed in float32."""
-    check(q, k, v, window, softcap)
+    check(q, k, v, causal, window, softcap, scale)
     wide = torch.promote_types(q.dtype, torch.float32)
     group = q.shape[1] // max(k.shape[1], 1)
     near, value = (tensor.to(wide).repeat_interleave(group, 1) for tensor in (k, v))
     scale = scale if scale is not None else max(q.shape[-1], 1) ** -0.5
-    power = weights(q.to(wide), near, causal=causal, window=window, softcap=softcap, scale=scale)
-    return (power @ value).to(q.dtype)
+    with without_autocast(q):  # which would multiply in a half type
+        power = weights(q.to(wide), near, causal=causal, window=window, softcap=softcap, scale=scale)
+        return (power @ value).to(q.dtype)
 
 
 def weights(q: Tensor, k: Tensor, *, causal: bool, window: int | None, softcap: float | None, scale: float) -> Tensor:
@@ -90,7 +95,9 @@ def weights(q: Tensor, k: Tensor, *, causal: bool, window: int | None, softcap: 
     return torch.where(seen.any(-1, keepdim=True), power, 0.0)
 
 
-def check(q: Tensor, k: Tensor, v: Tensor, window: int | None, softcap: float | None) -> None:
+def check(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, window: int | None, softcap: float | None, scale: float | None
+) -> None:
     """Raises BadCall where the arguments do not fit together."""
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         raise no_tensor("attention", q=q, k=k, v=v)
@@ -100,10 +107,14 @@ def check(q: Tensor, k: Tensor, v: Tensor, window: int | None, softcap: float | 
         raise BadCall(f"attention: {shapes}; pass (batch, heads, tokens, size), k and v alike, all of one dtype.")
     if q.shape[1] and (not k.shape[1] or q.shape[1] % k.shape[1]):
         raise BadCall(f"attention: {shapes}; the heads of k are to divide those of q.")
-    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+    if not isinstance(causal, bool | torch.SymBool):
+        raise BadCall(f"attention: causal is {causal!r}; it is True or False.")
+    if window is not None and (not is_int64(window) or window < 1):
         raise BadCall(f"attention: window is {window!r}; it is a whole number from 1 on, which sees one key, or None.")
-    if softcap is not None and not 0 < softcap < inf:
-        raise BadCall(f"attention: softcap is {softcap}; it is a number above 0, or None.")
+    if softcap is not None and not (is_number(softcap) and 0 < softcap < inf):
+        raise BadCall(f"attention: softcap is {softcap!r}; it is a number above 0, or None.")
+    if scale is not None and not is_number(scale):
+        raise BadCall(f"attention: scale is {scale!r}; it is a number, or None for 1 / sqrt(size).")
 
 
 # Kernels: torch's, and attention_kernels.py.
@@ -128,14 +139,34 @@ class Backend:
     def run(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, *, only: bool = False) -> Tensor:
         """`only`: raises RuntimeError where it does not take the call."""
         others = [] if only else [*(BACKENDS[name] for name in BACKENDS if name != self.name), SDPBackend.MATH]
+        _settle_torchs_order(q.device)
         with sdpa_kernel([BACKENDS[self.name], *others], set_priority=True):
             return _torchs(q, k, v, causal, scale)
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _settle_torchs_order(device: torch.device) -> None:
+    """Has torch put its own order of backends in place, which it does when it first chooses one (priority_order of
+    sdp_utils.cpp). Were that inside of sdpa_kernel, leaving it would restore an order from before, and torch's own
+    attention would run FlashAttention from then on where it prefers cuDNN: 1.9 times as long (H200). A compiler calls
+    this while it traces.
+    """
+    if device.type not in _SETTLED:
+        _SETTLED.add(device.type)
+        one = torch.empty((1, 1, 1, 8), dtype=torch.float16, device=device)
+        torch._fused_sdp_choice(one, one, one)
+
+
+_SETTLED: set[str] = set()
+"""Kinds of devices whose order is in place. A memory of the process, as the order is."""
+
+
 def _torchs(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> Tensor:
-    return functional.scaled_dot_product_attention(
-        q, k, v, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-    )
+    # By branches: where a compiler takes sizes for unknown, what they are compared to is no bool, which torch wants.
+    flags: dict[str, Any] = {
+        name: True for name, on in (("is_causal", causal), ("enable_gqa", q.shape[1] != k.shape[1])) if on
+    }
+    return functional.scaled_dot_product_attention(q, k, v, scale=scale, **flags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +182,7 @@ class Windowed:
         """Differentiable."""
         if not self.flash:
             return _own(q, k, v, causal, window, None, scale)
-        turned = (tensor.transpose(1, 2) for tensor in (q, k, v))
+        turned, window = (tensor.transpose(1, 2) for tensor in (q, k, v)), _at_most_all(window, q, k)
         out: Tensor = torch.ops.aten._flash_attention_forward(
             *turned, None, None, q.shape[2], k.shape[2], 0.0, causal, False, scale=scale,
             window_size_left=window - 1, window_size_right=0 if causal else window - 1,
@@ -201,6 +232,11 @@ def _empty(x: Tensor, inner: bool) -> Tensor:
     if inner:
         return x.new_empty((batch, tokens, heads, size)).transpose(1, 2)
     return x.new_empty((batch, heads, tokens, size))
+
+
+def _at_most_all(window: int | None, q: Tensor, k: Tensor) -> int:
+    """A window that kernels, whose numbers have 32 bits, can add to a position; 0 for none."""
+    return 0 if window is None else min(window, max(q.shape[2], k.shape[2]))
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -264,7 +300,7 @@ def forward(
         launch(
             kernels.attend, (ceil_div(rows, tile.rows), batch * heads),
             q, k, v, out, lse, rows, k.shape[2], size, heads, heads // k.shape[1],
-            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], scale, softcap or 1.0, window or 0,
+            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], scale, softcap or 1.0, _at_most_all(window, q, k),
             INNER=q_inner, **_flags(q, causal, window, softcap), **_launched(tile),
         )  # fmt: skip
     return out, lse
@@ -292,7 +328,7 @@ def backward(
     along = torch.empty_like(lse[0])
     numbers = (rows, k.shape[2], size, heads, heads // k.shape[1])
     strides = tuple(itertools.chain.from_iterable(tensor.stride()[:3] for tensor in (q, k, v, given)))
-    limits = (scale, softcap or 1.0, window or 0)
+    limits = (scale, softcap or 1.0, _at_most_all(window, q, k))
     flags = _flags(q, causal, window, softcap)
     with on_device_of(q):
         launch(
@@ -405,12 +441,12 @@ def attention(
     scale: float | None = None,
 ) -> Tensor:
     """softmax(q @ k.T * scale) @ v, differentiable in all three. Raises BadCall."""
-    check(q, k, v, window, softcap)
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
+        raise no_tensor("attention", q=q, k=k, v=v)
+    q, k, v = as_autocast_hands_them(q, k, v)
+    check(q, k, v, causal, window, softcap, scale)
     if window is None and softcap is None:
         return _by_torch(q, k, v, causal, scale)
-    if torch.is_autocast_enabled(q.device.type):
-        dtype = torch.get_autocast_dtype(q.device.type)
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if prefers_library() or not runs_own(q, k, v) or q.shape[3] > LARGEST_HEAD:
         return reference(q, k, v, causal=causal, window=window, softcap=softcap, scale=scale)
     scale = max(q.shape[3], 1) ** -0.5 if scale is None else scale

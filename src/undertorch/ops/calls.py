@@ -67,8 +67,15 @@ def no_tensor(op: str, **given: object) -> BadCall:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a real number, or stands for one while torch.compile traces."""
-    return isinstance(value, (float, int, Real, torch.SymFloat, torch.SymInt))
+    """Whether it is a real number, or stands for one while torch.compile traces; a whole one of 64 bits, as torch's."""
+    if isinstance(value, int):
+        return is_int64(value)
+    return isinstance(value, (float, Real, torch.SymFloat, torch.SymInt))
+
+
+def is_int64(value: object) -> bool:
+    """Whether it is a whole number that torch has room for, and neither True nor False."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 @contextmanager
@@ -186,6 +193,15 @@ def rows_of(tensor: Tensor, width: int) -> Tensor:
         return tensor.contiguous().view(-1, width)
 
 
+VECTOR_BYTES = 16
+"""That a thread moves at once, between addresses that are multiples of it."""
+
+
+def begin_at_vectors(*matrices: Tensor) -> bool:
+    """Whether all rows begin where a vector may, which is what copies into shared memory want."""
+    return not any(m.data_ptr() % VECTOR_BYTES or m.stride(0) * m.element_size() % VECTOR_BYTES for m in matrices)
+
+
 def rows_in(tensor: Tensor, width: int) -> int:
     """Rows of `width` elements; of a tensor without elements, the product of its leading sizes."""
     if width:
@@ -194,6 +210,35 @@ def rows_in(tensor: Tensor, width: int) -> int:
     for size in tensor.shape[:-1]:
         rows *= size
     return rows
+
+
+def autocasts(tensor: Tensor) -> bool:
+    """Whether autocast is on for the tensor's device; tensors of `meta` have none."""
+    kind = tensor.device.type
+    # torch 2.11's compiler does not know the first question; what it traces is on a CPU or a GPU, which have autocast.
+    known = torch.compiler.is_compiling() or torch.amp.is_autocast_available(kind)
+    return known and torch.is_autocast_enabled(kind)
+
+
+def as_autocast_hands_them(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """What a matmul of torch's is given under autocast of the first one's device: floats in its dtype, all but those of
+    float64, which stay (at::autocast::cached_cast). Without autocast the tensors themselves.
+    """
+    like = next(tensor for tensor in tensors if tensor is not None)
+    if not autocasts(like):
+        return tensors
+    dtype = torch.get_autocast_dtype(like.device.type)
+    return tuple(
+        tensor.to(dtype)
+        if tensor is not None and tensor.is_floating_point() and tensor.dtype != torch.float64
+        else tensor
+        for tensor in tensors
+    )
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
+    """Inside, operators on the tensor's device take their arguments as they come."""
+    return torch.autocast(tensor.device.type, enabled=False) if autocasts(tensor) else nullcontext()
 
 
 def on_device_of(tensor: Tensor) -> AbstractContextManager[object]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from undertorch.costs.training_norms import WIDEST_BACKWARD, WIDEST_FORWARD
+from undertorch.costs.training_norms import WIDEST_BACKWARD, WIDEST_FORWARD, WIDEST_NARROW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Candidate:
 
 def norm_candidates(*, centred: bool, residual: bool) -> tuple[Candidate, ...]:
     """Of one of the four norms: is the mean taken off, and is a residual added first."""
-    about = "" if centred or residual else ", and those of about 8192,"
+    about = "" if centred or residual else ", and those of about 8192 or above 16384,"
     library = "native_layer_norm" if centred else "_fused_rms_norm"
     reads = "the sum is not read again for the norm" if residual else "torch's reads each row twice"
     sums = ", and the sum's own gradient is added in another" if residual else ""
@@ -37,8 +37,9 @@ def norm_candidates(*, centred: bool, residual: bool) -> tuple[Candidate, ...]:
         Candidate(
             passes="backward",
             who="undertorch",
-            kernel="norm_backward and column_sums (Triton)",
-            serves=f"rows of up to {WIDEST_BACKWARD[centred]} elements; wider ones wide_norm_dx and wide_norm_dw",
+            kernel="norm_backward or held_norm_backward, and column_sums (Triton)",
+            serves=f"rows of up to {WIDEST_BACKWARD[centred]} elements, of half types above {WIDEST_NARROW} in shared "
+            "memory if they begin at multiples of 16 bytes; wider ones wide_norm_dx and wide_norm_dw",
             why=f"torch's makes two passes over gradient and rows, one for the input and one for the weights{sums}",
         ),
         Candidate(

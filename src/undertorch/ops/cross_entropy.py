@@ -25,7 +25,7 @@ Contract
 """
 
 from functools import partial
-from math import inf, isfinite
+from math import inf
 from typing import Any, Literal
 
 import torch
@@ -38,6 +38,8 @@ from undertorch.ops import cross_entropy_kernels as kernels
 from undertorch.ops.calls import (
     Arguments,
     BadCall,
+    is_int64,
+    is_number,
     most_warps,
     multiprocessors,
     no_tensor,
@@ -90,11 +92,11 @@ def reference(
     softcap: float | None = None,
 ) -> Tensor:
     """The definition, in plain torch: half types are computed in float32."""
-    check(logits, labels, weight, label_smoothing, reduction, z_loss, softcap)
+    check(logits, labels, weight, ignore_index, label_smoothing, reduction, z_loss, softcap)
     value = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
     if softcap is not None:
         value = softcap * torch.tanh(value / softcap)
-    value, flat = value.reshape(-1, logits.shape[-1]), labels.reshape(-1).long()
+    value, flat = value.reshape(labels.numel(), logits.shape[-1]), labels.reshape(-1).long()
     weight = None if weight is None else weight.to(value.dtype)
     settings: dict[str, Any] = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
     if not z_loss:
@@ -102,7 +104,9 @@ def reference(
         return loss.reshape(labels.shape) if reduction == "none" else loss
     rows = _torchs(value, flat, weight, reduction="none", **settings)
     counts = flat != ignore_index
-    factor = counts.to(value.dtype) if weight is None else torch.where(counts, weight[flat.clamp_min(0)], 0.0)
+    factor = counts.to(value.dtype)
+    if weight is not None:
+        factor = torch.where(counts, weight[torch.where(counts, flat, 0)], 0.0)  # ignore_index may be any number
     square = torch.where(counts, value.logsumexp(-1).square(), 0.0)
     rows = rows + z_loss * factor * square
     if reduction == "none":
@@ -129,6 +133,7 @@ def check(
     logits: Tensor,
     labels: Tensor,
     weight: Tensor | None,
+    ignore_index: int,
     smoothing: float,
     reduction: str,
     z_loss: float,
@@ -148,16 +153,23 @@ def check(
             f"cross_entropy: labels have shape {tuple(labels.shape)} and logits {tuple(logits.shape)}; "
             "there is one label to a row of logits, classes last."
         )
+    if logits.shape[-1] == 0 and labels.numel():
+        raise BadCall(f"cross_entropy: logits have shape {tuple(logits.shape)}, of no classes; a label is one of some.")
+    if labels.device != logits.device or (weight is not None and weight.device != logits.device):
+        others = f"labels on {labels.device}{'' if weight is None else f', weight on {weight.device}'}"
+        raise BadCall(f"cross_entropy: logits are on {logits.device}, {others}; pass them on one device.")
     if weight is not None and weight.shape != logits.shape[-1:]:
         raise BadCall(f"cross_entropy: weight has shape {tuple(weight.shape)} for {logits.shape[-1]} classes.")
-    if not 0.0 <= smoothing <= 1.0:
-        raise BadCall(f"cross_entropy: label_smoothing is {smoothing}; it lies between 0 and 1.")
-    if reduction not in REDUCTIONS:
+    if not is_int64(ignore_index):
+        raise BadCall(f"cross_entropy: ignore_index is {ignore_index!r}; it is a whole number of 64 bits.")
+    if not (is_number(smoothing) and 0.0 <= smoothing <= 1.0):
+        raise BadCall(f"cross_entropy: label_smoothing is {smoothing!r}; it lies between 0 and 1.")
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise BadCall(f"cross_entropy: reduction is {reduction!r}; it is one of {', '.join(REDUCTIONS)}.")
-    if softcap is not None and not 0 < softcap < inf:
-        raise BadCall(f"cross_entropy: softcap is {softcap}; it is a number above 0, or None.")
-    if not isfinite(z_loss):
-        raise BadCall(f"cross_entropy: z_loss is {z_loss}; it is a number, 0 for none.")
+    if softcap is not None and not (is_number(softcap) and 0 < softcap < inf):
+        raise BadCall(f"cross_entropy: softcap is {softcap!r}; it is a number above 0, or None.")
+    if not (is_number(z_loss) and -inf < z_loss < inf):  # math.isfinite of a SymFloat is not traced
+        raise BadCall(f"cross_entropy: z_loss is {z_loss!r}; it is a number, 0 for none.")
 
 
 # Kernels: cross_entropy_kernels.py in Triton and cross_entropy.cu in CUDA C++; cross_entropy_ways.py launches them.
@@ -227,7 +239,7 @@ def forward(
         if reduction == "none":
             return loss, lse, denominator, gradient
         result = torch.empty((), **floats)
-        kernels.reduced[(1,)](loss, denominator, result, rows, MEAN=mean, **one_block)
+        launch(kernels.reduced, (1,), loss, denominator, result, rows, MEAN=mean, **one_block)
     return result, lse, denominator, gradient
 
 
@@ -429,10 +441,10 @@ def cross_entropy(
     gradient: Literal["auto", "forward", "backward"] = "auto",
 ) -> Tensor:
     """The loss of (..., V) logits against labels (...), differentiable in the logits. Raises BadCall and BadLabel."""
-    check(logits, labels, weight, label_smoothing, reduction, z_loss, softcap)
+    check(logits, labels, weight, ignore_index, label_smoothing, reduction, z_loss, softcap)
     if weight is not None and weight.requires_grad and torch.is_grad_enabled():
         raise BadCall("cross_entropy: weight asks for a gradient, and class weights have none; detach it.")
-    if gradient not in ("auto", "forward", "backward"):
+    if not isinstance(gradient, str) or gradient not in ("auto", "forward", "backward"):
         raise BadCall(f"cross_entropy: gradient is {gradient!r}; it is one of auto, forward, backward.")
     if gradient == "forward" and reduction == "none":
         raise BadCall(

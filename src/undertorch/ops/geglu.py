@@ -36,7 +36,7 @@ def reference(gate: Tensor, up: Tensor, approximate: Literal["none", "tanh"] = "
 def check(gate: Tensor, up: Tensor, approximate: str) -> None:
     """Raises BadCall."""
     gated.check("geglu", gate, up)
-    if approximate not in ("none", "tanh"):
+    if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
         raise BadCall(f"geglu: approximate is {approximate!r}; it is none or tanh.")
 
 

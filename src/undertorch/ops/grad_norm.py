@@ -3,9 +3,10 @@
 Contract
     tensors: any number of floats of any shapes; float32, bfloat16, float16 on CUDA are read once, in one launch a dtype
     (anything else goes through torch). DTensors are read in their local parts, and the sum is all-reduced over the mesh
-    dimensions they are sharded along; a partial one is refused. The answer is a float32 tensor without dimensions, on
-    the first tensor's device; of no tensors 0. Squares are summed in float32, in a fixed order. To scale gradients by
-    it costs another pass: `adamw` takes the norm instead and clips while it reads them. Raises BadCall.
+    dimensions they are sharded along; a partial one is refused. The answer is a float32 tensor without dimensions
+    (float64 where one of them is), on the first tensor's device; of no tensors 0. Squares are summed in float32, in a
+    fixed order. To scale gradients by it costs another pass: `adamw` takes the norm instead and clips while it reads
+    them. Raises BadCall.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,12 +20,13 @@ from undertorch.ops import grad_norm_kernels as kernels
 from undertorch.ops.calls import Arguments, BadCall, on_device_of, runs_own
 from undertorch.ops.candidates import Candidate, by_reference
 from undertorch.ops.choose import prefers_library
+from undertorch.ops.launching import launch
 from undertorch.ops.operators import operator
 from undertorch.ops.tensor_lists import Tables, by_dtypes, dense, local
 
 ARGUMENTS = Arguments(
     layout="tensors, the gradients themselves: [p.grad for p in parameters if p.grad is not None], of any shapes; the "
-    "result is float32, without dimensions",
+    "result is float32 (float64 where one of them is), without dimensions",
     unlike_torch="torch.nn.utils.get_total_norm takes them too, for any p, here 2. clip_grad_norm_ takes parameters "
     "and scales their gradients, which AdamW's max_norm does while it updates",
 )
@@ -112,20 +114,25 @@ def sum_of_squares(tensors: Sequence[Tensor], config: tuple[int, int, int] | Non
     with on_device_of(partial):
         done = 0
         for table, dtype in tables:
-            kernels.squares[(table.blocks,)](
+            launch(
+                kernels.squares, (table.blocks,),
                 table.pointers, table.sizes, table.tensor_of_block, table.start_of_block, partial[done:], table.tensors,
                 DTYPE=DTYPES[dtype], ALIGNED=table.aligned, CHUNK=chunk, BLOCK=block, num_warps=warps,
             )  # fmt: skip
             done += table.blocks
-        kernels.root[(1,)](partial, total, done, ROOT=False, BLOCK=8192, num_warps=16)
+        launch(kernels.root, (1,), partial, total, done, ROOT=False, BLOCK=8192, num_warps=16)
     return total
+
+
+def _wide(tensors: Sequence[Tensor]) -> torch.dtype:
+    return torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
 
 
 SQUARES = operator(
     "sum_of_squares",
     "(Tensor[] tensors) -> Tensor",
     sum_of_squares,
-    lambda tensors: tensors[0].new_empty((), dtype=torch.float32),
+    lambda tensors: tensors[0].new_empty((), dtype=_wide(tensors)),
 )
 
 

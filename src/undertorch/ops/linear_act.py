@@ -27,7 +27,16 @@ from undertorch.costs.linear_act import (
 )
 from undertorch.costs.training_ops import SUMMED_COLUMNS, SUMMED_WARPS
 from undertorch.ops import linear_act_kernels as kernels
-from undertorch.ops.calls import Arguments, BadCall, multiprocessors, no_tensor, on_device_of, rows_of, runs_own
+from undertorch.ops.calls import (
+    Arguments,
+    BadCall,
+    as_autocast_hands_them,
+    multiprocessors,
+    no_tensor,
+    on_device_of,
+    rows_of,
+    runs_own,
+)
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import chosen, prefers_library
 from undertorch.ops.gated import KINDS as GATED_KINDS
@@ -269,9 +278,7 @@ def linear_act(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation
         raise no_tensor("linear_act", x=x, weight=weight)
     if bias is not None and not isinstance(bias, Tensor):
         raise no_tensor("linear_act", bias=bias)
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    x, weight, bias = as_autocast_hands_them(x, weight, bias)
     given = [tensor for tensor in (x, weight, bias) if tensor is not None]
     if prefers_library() or not runs_own(*given):
         return reference(x, weight, bias, activation)

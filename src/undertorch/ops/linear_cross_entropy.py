@@ -13,15 +13,16 @@ Contract
 
 from functools import cache, partial
 from typing import Any, Literal
+from warnings import warn
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from undertorch.costs.training_ops import (
-    LOGITS_BYTES,
     SCALED_PIECE,
     SCALED_WARPS,
+    logit_bytes,
     logit_rows,
     padded,
     scaling_blocks,
@@ -32,6 +33,7 @@ from undertorch.ops.calls import (
     PLAIN,
     Arguments,
     BadCall,
+    as_autocast_hands_them,
     most_warps,
     multiprocessors,
     no_tensor,
@@ -49,7 +51,10 @@ from undertorch.ops.launching import launch
 from undertorch.ops.operators import differentiable, operator
 from undertorch.ops.told import raise_told
 
-CHUNK_BYTES = LOGITS_BYTES
+CHUNK_BYTES: int | None = None
+"""Of logits at a time; None: as measured best."""
+
+WHOLE_IN_FLOAT16 = "linear_cross_entropy: of float16 all logits are made at once, by torch; bfloat16 spares them."
 
 ARGUMENTS = Arguments(
     layout="x (..., D); weight (V, D) of the last layer, as nn.Linear(D, V, bias=False).weight is; labels (...), "
@@ -119,7 +124,8 @@ def forward(
     one_block: dict[str, Any] = {"BLOCK": block, "num_warps": most_warps(max(block // 512, 1))}
     if at_once is None:
         wide = need_weight and accumulation != weight.dtype
-        at_once = logit_rows(rows, classes, features, x.element_size(), CHUNK_BYTES, wide=wide)
+        most = CHUNK_BYTES or logit_bytes(accumulation.itemsize if need_weight else None)
+        at_once = logit_rows(rows, classes, features, x.element_size(), most, wide=wide)
     buffer = x.new_empty((min(at_once, rows), weight_of_whole.shape[0]))
     with on_device_of(x):
         if mean:
@@ -146,10 +152,10 @@ def forward(
                 loss[begin:], loss.new_empty((2, part.shape[0])), of_classes if need_x or need_weight else None,
             )  # fmt: skip
             if dx is not None:
-                torch.mm(logits, weight_of_whole, out=dx.view(-1, features)[begin : begin + at_once])
+                torch.mm(logits, weight_of_whole, out=dx.view(rows, features)[begin : begin + at_once])
             if dweight is not None:
                 _add_product(dweight, logits.t(), part, first=begin == 0)
-        kernels.reduced[(1,)](loss, denominator, result, rows, MEAN=mean, **one_block)
+        launch(kernels.reduced, (1,), loss, denominator, result, rows, MEAN=mean, **one_block)
     del buffer, logits, of_classes  # before there are two of the weight's gradient
     return result, dx, None if dweight is None else dweight[:classes].to(weight.dtype)
 
@@ -304,29 +310,30 @@ def linear_cross_entropy(
     """cross_entropy(x @ weight.T, labels), differentiable in x and weight. Raises BadCall and BadLabel."""
     if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(labels, Tensor)):
         raise no_tensor("linear_cross_entropy", x=x, weight=weight, labels=labels)
-    if reduction not in ("mean", "sum"):
+    if not isinstance(reduction, str) or reduction not in ("mean", "sum"):
         raise BadCall(f"linear_cross_entropy: reduction is {reduction!r}; it is mean or sum.")
-    if accumulation not in (torch.float32, weight.dtype):
+    if not isinstance(accumulation, torch.dtype) or accumulation not in (torch.float32, weight.dtype):
         raise BadCall(
             f"linear_cross_entropy: accumulation is {accumulation}; it is torch.float32 or the weight's {weight.dtype}."
         )
-    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[-1]:
+    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[-1] or not x.is_floating_point():
         raise BadCall(
-            f"linear_cross_entropy: x is {tuple(x.shape)} and weight {tuple(weight.shape)}; pass (..., D) and (V, D)."
+            f"linear_cross_entropy: x is {tuple(x.shape)} {x.dtype} and weight {tuple(weight.shape)}; pass floats of "
+            "(..., D) and (V, D)."
         )
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        accumulation = torch.float32 if accumulation == torch.float32 else dtype
-        x, weight = x.to(dtype), weight.to(dtype)
+    x, weight = as_autocast_hands_them(x, weight)
+    accumulation = torch.float32 if accumulation == torch.float32 else weight.dtype
     if x.dtype != weight.dtype:
         raise BadCall(f"linear_cross_entropy: x is {x.dtype} and weight {weight.dtype}; pass one dtype.")
     if prefers_library() or not runs_own(x, weight) or x.dtype == torch.float16:
+        if x.dtype == torch.float16 and runs_own(x, weight) and not torch.compiler.is_compiling():
+            warn(WHOLE_IN_FLOAT16, stacklevel=2)
         return reference(
             x, weight, labels, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction,
             z_loss=z_loss, softcap=softcap,
         )  # fmt: skip
     logits = x.new_empty((1,)).expand(*x.shape[:-1], weight.shape[0])  # what they would be, for the check
-    check(logits, labels, None, label_smoothing, reduction, z_loss, softcap)
+    check(logits, labels, None, ignore_index, label_smoothing, reduction, z_loss, softcap)
     raise_told(x)
     needs = (torch.is_grad_enabled() and x.requires_grad, torch.is_grad_enabled() and weight.requires_grad)
     loss: Tensor = _CALL(

@@ -10,8 +10,10 @@ from undertorch.costs.training_norms import (
     WIDE_WARPS,
     NormCut,
     backward_cut,
+    bias_apart,
     fitted,
     forward_cut,
+    held_cut,
     tiling,
 )
 from undertorch.costs.training_ops import WARP, padded, spread
@@ -19,6 +21,12 @@ from undertorch.ops.calls import MOST_SHARED
 
 REGISTERS, MOST_REGISTERS = 65536, 255
 """Of an SM, and of a thread (CUDA C++ Programming Guide, table of technical specifications)."""
+
+
+def registers_of(warps: int, blocks_per_sm: int) -> int:
+    """Of a thread at most, where so many blocks are to fit on an SM."""
+    return min(REGISTERS // (max(blocks_per_sm, 1) * warps * WARP) // 8 * 8, MOST_REGISTERS)
+
 
 AMD_WARPS = 16
 """That make up 1024 threads, the most of a block, of 64 lanes each."""
@@ -65,16 +73,43 @@ class Pieces:
     warps: int = WIDE_WARPS
     stages: int = DW_STAGES
     """Of the second kernel."""
+    unroll: int = 1
+    """Pieces of the forward in a row of loads."""
 
     def __str__(self) -> str:
-        return f"pieces of {self.block} elements, {self.warps} warps"
+        more = f", {self.unroll} at a time" if self.unroll > 1 else ""
+        return f"pieces of {self.block} elements, {self.warps} warps{more}"
 
 
-NormWay = Tile | Pieces
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Rows of the backward in shared memory (held_kernels.py), with the weight and so many `more` tiles of the rows to
+    come: elements of a tile, tiles of a row, warps of a block; there is one on an SM.
+    """
 
-PIECES = ((4096, 16), (2048, 8), (8192, 32))
-"""Elements and warps. rms_norm on an H200, µs: 16384 x 8192 138, 140, –, where rows in registers take 142;
-8192 x 32768 –, –, 280, in registers 279 to 287. A layer norm's take a fifth more time than its rows in registers."""
+    tile: int
+    tiles: int
+    warps: int
+    more: int = 0
+    bias_apart: bool = False
+    """Whether the bias's gradient has a kernel of its own."""
+
+    @property
+    def registers(self) -> int:
+        """Of a thread at most, so that a block fits on an SM."""
+        return registers_of(self.warps, 1)
+
+    def __str__(self) -> str:
+        apart = ", the bias apart" if self.bias_apart else ""
+        return f"{self.tiles} and {self.more} tiles of {self.tile} in shared memory, {self.warps} warps{apart}"
+
+
+NormWay = Tile | Pieces | Held
+
+PIECES = ((4096, 16, 1), (4096, 16, 4), (2048, 8, 1), (8192, 32, 4))
+"""Elements, warps, and pieces in a row of loads. rms_norm on an H200, µs: 16384 x 8192 136, –, 137, –, where rows in
+registers take 142; 8192 x 32768 286, 260, –, 263, in registers 271; in fours, and read again from the end, 290. A layer
+norm's take a fifth more time than its rows in registers."""
 
 FORWARD_WAYS = ((4096, 16), (4096, 32), (8192, 32), (2048, 16), (8192, 16), (8192, 8))
 """Elements of a block and of a thread."""
@@ -89,10 +124,13 @@ def forward_tiles(
 ) -> tuple[NormWay, ...]:
     """Ways to cut the forward, the usual one first. `amd`: warps of 64 lanes."""
     usual = forward_cut(width, rows, sms, centred=centred, residual=residual)
-    found: list[NormWay] = [Pieces(block=usual.tile, warps=usual.warps) if usual.twice else tile_of(usual, width)]
+    first = Pieces(block=usual.tile, warps=usual.warps, unroll=usual.unroll) if usual.twice else tile_of(usual, width)
+    found: list[NormWay] = [first]
     block = padded(width)
     if block >= 4096 and not centred:
-        found += (Pieces(block=piece, warps=warps) for piece, warps in PIECES if piece < width)
+        wide = block >= 32768  # where a row of loads is short beside a row
+        pieces = (Pieces(block=size, warps=warps, unroll=n) for size, warps, n in PIECES if wide or n == 1)
+        found += (way for way in pieces if way.block < width and way.block * way.unroll <= width)
     if block <= 32768:
         tile, tiles = tiling(width)
         for elements, a_thread in FORWARD_WAYS:
@@ -112,15 +150,19 @@ def backward_tiles(
     total: bool = False,
     itemsize: int = 2,
     shared: int = MOST_SHARED,
+    vectors: bool = True,
     amd: bool = False,
 ) -> tuple[NormWay, ...]:
     """Ways to cut the backward, the usual one first. `total`: whether the gradient of a sum is added. `shared`: bytes
-    of shared memory that a block can get.
+    of shared memory that a block can get. `vectors`: whether all rows begin at multiples of 16 bytes.
     """
     block = padded(width)
     if amd:  # its registers hold rows in flight in the place of shared memory, if they are not too wide
         shared = MOST_SHARED if block <= 8192 else 0
-    usual = backward_cut(width, rows, sms, centred=centred, total=total, itemsize=itemsize, shared=shared)
+    held = held_cut(width, centred=centred, total=total, itemsize=itemsize, shared=shared) if vectors else None
+    usual = backward_cut(
+        width, rows, sms, centred=centred, total=total, itemsize=itemsize, shared=shared, vectors=False
+    )  # fmt: skip
     cuts = [] if usual is None else [usual]
     tile, tiles = tiling(width)
     if block <= 8192:
@@ -134,12 +176,18 @@ def backward_tiles(
     cuts = [fitted(spread(cut, rows, sms), total=total, itemsize=itemsize, shared=shared) for cut in cuts]
     tiled = [tile_of(cut, width) for cut in cuts]
     last: NormWay = replace(tiled[-2], stages=1, ahead=True) if block <= 8192 else Pieces()
-    return _listed([*tiled, last], amd=amd)
+    first = [held_of(held, width, centred=centred)] if held else []
+    return _listed([*first, *tiled, last], amd=amd)
+
+
+def held_of(cut: NormCut, width: int, *, centred: bool) -> Held:
+    """A cut of rows in shared memory."""
+    apart = bias_apart(width, centred=centred)
+    return Held(tile=cut.tile, tiles=cut.tiles, warps=cut.warps, more=cut.more, bias_apart=apart)
 
 
 def tile_of(cut: NormCut, width: int) -> Tile:
     """A cut of rows that are so wide."""
-    most = REGISTERS // (cut.blocks_per_sm * cut.warps * WARP) // 8 * 8 if cut.blocks_per_sm else None
     return Tile(
         rows=cut.rows,
         warps=cut.warps,
@@ -150,7 +198,7 @@ def tile_of(cut: NormCut, width: int) -> Tile:
         stages=cut.stages,
         keep=cut.keep,
         twice=cut.twice,
-        registers=None if most is None else min(most, MOST_REGISTERS),
+        registers=registers_of(cut.warps, cut.blocks_per_sm) if cut.blocks_per_sm else None,
     )
 
 
@@ -162,5 +210,6 @@ def _listed(ways: list[NormWay], *, amd: bool) -> tuple[NormWay, ...]:
             if isinstance(way, Tile)
             else replace(way, warps=min(way.warps, AMD_WARPS), stages=1)
             for way in ways
+            if not isinstance(way, Held)
         ]
     return tuple(dict.fromkeys(ways))

@@ -91,9 +91,10 @@ def wide_norm_forward(
     x, residual, weight, bias, y, total, mean, rstd,
     rows, x_stride, residual_stride, width, eps,
     CENTRED: tl.constexpr, RESIDUAL: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """A block takes one row, piece by piece, and reads it again for the result, from the end.
+    """A block takes one row, piece by piece, and reads it again for the result: from the end, UNROLL pieces in a row of
+    loads from the beginning.
 
     Each lane keeps the moments of its own elements (Welford, 1962), and those are joined as Chan, Golub and LeVeque do
     (1979): one exchange between threads a row, and a large mean is harmless.
@@ -101,7 +102,7 @@ def wide_norm_forward(
     row = tl.program_id(0).to(tl.int64)
     middles = tl.zeros((BLOCK,), tl.float32)
     squares = tl.zeros((BLOCK,), tl.float32)
-    for begin in range(0, width, BLOCK):
+    for begin in tl.range(0, width, BLOCK, loop_unroll_factor=UNROLL):
         column = begin + tl.arange(0, BLOCK)
         inside = column < width
         value = tl.load(x + row * x_stride + column, mask=inside, other=0.0, eviction_policy="evict_last")
@@ -123,8 +124,11 @@ def wide_norm_forward(
         counts = (width // BLOCK + (tl.arange(0, BLOCK) < width % BLOCK)).to(tl.float32)
         middle = tl.sum(middles * counts, axis=0) / width
         apart = middles - middle
+        # What the division has rounded away, of a large mean more than all other errors together.
+        rest = tl.sum(counts * apart, axis=0) / width
+        apart -= rest
         squares += counts * apart * apart
-        tl.store(mean + row, middle)
+        tl.store(mean + row, middle + rest)
     scale = 1.0 / tl.sqrt(tl.sum(squares, axis=0) / width + eps)
     tl.store(rstd + row, scale)
     source = x + row * x_stride
@@ -132,12 +136,12 @@ def wide_norm_forward(
         source = total + row * width
         tl.debug_barrier()  # what other threads have stored
     last = (tl.cdiv(width, BLOCK) - 1) * BLOCK
-    for back in range(0, width, BLOCK):
-        column = last - back + tl.arange(0, BLOCK)
+    for back in tl.range(0, width, BLOCK, loop_unroll_factor=UNROLL):
+        column = (last - back if UNROLL == 1 else back) + tl.arange(0, BLOCK)
         inside = column < width
         value = tl.load(source + column, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
         if CENTRED:
-            value -= middle
+            value = value - middle - rest
         value *= scale
         if WEIGHT:
             value *= tl.load(weight + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)

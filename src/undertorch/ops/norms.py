@@ -13,14 +13,19 @@ from undertorch.costs.building import ceil_div
 from undertorch.costs.training_norms import (
     DW_COLUMNS,
     DW_ROWS,
+    DW_STAGES,
     DW_WARPS,
     WIDE_BLOCKS_PER_SM,
+    WIDEST_NARROW,
     backward_shares,
 )
 from undertorch.costs.training_ops import SUMMED_COLUMNS, SUMMED_WARPS
+from undertorch.ops import held_kernels
 from undertorch.ops import norm_kernels as kernels
 from undertorch.ops.calls import (
+    VECTOR_BYTES,
     BadCall,
+    begin_at_vectors,
     compiles_for_amd,
     is_number,
     multiprocessors,
@@ -33,7 +38,7 @@ from undertorch.ops.calls import (
 )
 from undertorch.ops.choose import chosen
 from undertorch.ops.launching import launch
-from undertorch.ops.norm_cuts import NormWay, Pieces, backward_tiles, forward_tiles
+from undertorch.ops.norm_cuts import Held, NormWay, Pieces, Tile, backward_tiles, forward_tiles
 from undertorch.ops.operators import Operator, differentiable, operator
 
 
@@ -158,7 +163,7 @@ def forward(
     *,
     centred: bool,
     name: str,
-    tile: NormWay | str | None = None,
+    tile: Tile | Pieces | str | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
     """y, the sum (with a residual), mean (of a layer norm) and reciprocal deviation, both float32."""
     width = x.shape[-1]
@@ -199,7 +204,10 @@ def forward(
     arguments = (source, added, weight, bias, y, total, mean, rstd, rows, *strides, width, eps)
     with on_device_of(x):
         if isinstance(tile, Pieces):
-            launch(kernels.wide_norm_forward, (rows,), *arguments, **flags, BLOCK=tile.block, num_warps=tile.warps)
+            launch(
+                kernels.wide_norm_forward, (rows,), *arguments, **flags, BLOCK=tile.block, UNROLL=tile.unroll,
+                num_warps=tile.warps,
+            )  # fmt: skip
         else:
             grid = (ceil_div(rows, tile.rows),)
             launch(
@@ -243,6 +251,7 @@ def backward(
         again: Callable[..., Any] = backward
         needs_all = (bias_dtype, need_x, need_weight, need_bias)
         alike = weight is not None and weight.dtype == x.dtype and bias_dtype in (None, x.dtype) and need_x
+        vectors = width <= WIDEST_NARROW or (need_x and _in_vectors(given, source, passed, weight))
         tile = chosen(
             f"{name}_backward",
             x,
@@ -256,18 +265,21 @@ def backward(
                 total=dtotal is not None,
                 itemsize=x.element_size(),
                 shared=shared_memory(x),
+                vectors=vectors,
                 amd=compiles_for_amd(),
             ),
             lambda way, given: again(*given, *needs_all, centred=centred, name=name, tile=way),
             (dy, dtotal, x, weight, mean, rstd),
             library=alike,
-            detail=f"{need_weight:d}{need_bias:d}{dtotal is not None:d}",
+            detail=f"{need_weight:d}{need_bias:d}{dtotal is not None:d}{'' if vectors else ' odd'}",
         )
     if isinstance(tile, str):
         return _library_backward(dy, dtotal, x, weight, mean, rstd, need_weight, need_bias)
     sms = multiprocessors(x)
     if isinstance(tile, Pieces):
         shares = backward_shares(width, rows, sms, None)
+    elif isinstance(tile, Held):
+        shares = min(sms, rows)
     else:
         shares = min(sms * tile.blocks_per_sm, ceil_div(rows, tile.rows))
     partial = torch.empty((len(sums), shares, width), dtype=torch.float32, device=x.device) if sums else None
@@ -276,7 +288,22 @@ def backward(
     flags = {"CENTRED": centred, "TOTAL": passed is not None, "WEIGHT": weight is not None}
     needs = {"NEED_WEIGHT": dweight is not None, "NEED_BIAS": dbias is not None}
     with on_device_of(x):
-        if not isinstance(tile, Pieces):
+        if isinstance(tile, Held):
+            own = partial[-1] if tile.bias_apart and partial is not None and dbias is not None else None
+            launch(
+                held_kernels.held_norm_backward, (shares,), given, passed, source, weight, mean, rstd, dx, partial,
+                rows, *strides, width, **flags,
+                NEED_WEIGHT=dweight is not None, NEED_BIAS=dbias is not None and own is None, TILE=tile.tile,
+                TILES=tile.tiles, SLOTS=tile.tiles + tile.more, VECTOR=VECTOR_BYTES // x.element_size(),
+                num_warps=tile.warps, maxnreg=tile.registers,
+            )  # fmt: skip
+            if own is not None:
+                launch(
+                    kernels.wide_norm_dw, (ceil_div(width, DW_COLUMNS), shares), given, source, mean, rstd,
+                    own, rows, given.stride(0), source.stride(0), width, CENTRED=centred, NEED_WEIGHT=False,
+                    NEED_BIAS=True, ROWS=DW_ROWS, BLOCK=DW_COLUMNS, STAGES=DW_STAGES, num_warps=DW_WARPS,
+                )  # fmt: skip
+        elif not isinstance(tile, Pieces):
             limited = {} if tile.registers is None else {"maxnreg": tile.registers}
             launch(
                 kernels.norm_backward, (shares,), given, passed, source, weight, mean, rstd, dx, partial, rows,
@@ -345,3 +372,10 @@ def _library_backward(
 def _packed(vector: Tensor | None) -> Tensor | None:
     """Weights and biases one element after the other."""
     return None if vector is None else vector.contiguous()
+
+
+def _in_vectors(given: Tensor, source: Tensor, passed: Tensor | None, weight: Tensor | None) -> bool:
+    """Whether all of it can be copied into shared memory; a weight of a wider dtype leaves the rows no room there."""
+    if weight is not None and (weight.element_size() > source.element_size() or weight.data_ptr() % VECTOR_BYTES):
+        return False
+    return begin_at_vectors(given, source) and (passed is None or begin_at_vectors(passed))

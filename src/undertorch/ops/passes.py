@@ -136,9 +136,7 @@ def _softmax_passes(op: str, sizes: tuple[int, ...], dtype: torch.dtype, device:
     softmax: Any = import_module("undertorch.ops.softmax")
     rows, width = sizes
     x, dy = (_randn(rows, width, dtype=dtype, device=device) for _ in range(2))
-    ways = partial(
-        softmax.ways, width, rows, multiprocessors(x), itemsize=x.element_size(), shared=shared_memory(x)
-    )  # fmt: skip
+    ways = partial(softmax.ways, width, rows, multiprocessors(x), **softmax.room(x, vectors=True))
     yield Pass(
         name="forward",
         ways=(*ways(), LIBRARY),

@@ -25,7 +25,7 @@ from undertorch.costs.building import ceil_div
 from undertorch.costs.softmax_and_rope import ROPE_PAIRS, ROPE_WARPS, rope_cut
 from undertorch.costs.training_ops import padded
 from undertorch.ops import rope_kernels as kernels
-from undertorch.ops.calls import Arguments, BadCall, no_tensor, on_device_of, runs_own
+from undertorch.ops.calls import Arguments, BadCall, no_tensor, on_device_of, runs_own, without_autocast
 from undertorch.ops.candidates import Candidate
 from undertorch.ops.choose import chosen, prefers_library
 from undertorch.ops.launching import launch
@@ -54,10 +54,11 @@ def reference(
     interleaved: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """The definition, in plain torch: half types are computed in float32."""
-    check(q, k, cos, sin, positions)
+    check(q, k, cos, sin, positions, interleaved)
     wide = torch.promote_types(q.dtype, torch.float32)
     c, s = (_of_each_token(table.to(wide), positions, q.shape[-2]) for table in (cos, sin))
-    turned = [None if x is None else _turned(x, c, s, interleaved) for x in (q, k)]
+    with without_autocast(q):  # which has no word for a half type that is not its own
+        turned = [None if x is None else _turned(x, c, s, interleaved) for x in (q, k)]
     assert turned[0] is not None
     return turned[0], turned[1]
 
@@ -85,7 +86,7 @@ def _turned(x: Tensor, c: Tensor, s: Tensor, interleaved: bool) -> Tensor:
     return torch.cat((result.reshape(turned.shape).to(x.dtype), rest), -1)
 
 
-def check(q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, positions: Tensor | None) -> None:
+def check(q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool) -> None:
     """Raises BadCall where shapes or dtypes do not fit together."""
     if not (isinstance(q, Tensor) and isinstance(cos, Tensor) and isinstance(sin, Tensor)):
         raise no_tensor("rope", q=q, cos=cos, sin=sin)
@@ -120,6 +121,8 @@ def check(q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, positions: Tens
             f"rope: positions are {tuple(positions.shape)} {positions.dtype} for {batch} samples of {tokens} tokens; "
             "pass int64 or int32 of (tokens,) or (batch, tokens)."
         )
+    if not isinstance(interleaved, bool):
+        raise BadCall(f"rope: interleaved is {interleaved!r}; it is True or False.")
 
 
 # Kernels: rope_kernels.py.
@@ -295,7 +298,7 @@ def rope(
         raise BadCall("rope: cos or sin asks for a gradient, and they have none; detach them.")
     if prefers_library() or not runs_own(q, k, cos, sin):
         return reference(q, k, cos, sin, positions=positions, interleaved=interleaved)
-    check(q, k, cos, sin, positions)
+    check(q, k, cos, sin, positions, interleaved)
     if positions is not None and positions.device != q.device:
         raise BadCall(f"rope: positions lie on {positions.device} and q on {q.device}.")
     turned: tuple[Tensor, Tensor | None] = _CALL(

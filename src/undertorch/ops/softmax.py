@@ -7,32 +7,30 @@ Contract
     is nan, as torch's. The backward keeps the result, not x. The same result every time. Raises BadCall.
 """
 
-from dataclasses import dataclass
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from undertorch.costs.building import ceil_div
-from undertorch.costs.softmax_and_rope import (
-    SOFTMAX_PIECE,
-    SOFTMAX_PIECE_BLOCKS_PER_SM,
-    SOFTMAX_PIECE_WARPS,
-    STAGE_ROOM,
-    WIDEST_SOFTMAX,
-    softmax_cut,
-)
+from undertorch.costs.softmax_and_rope import WIDEST_SOFTMAX
 from undertorch.costs.training_ops import padded
+from undertorch.ops import held_kernels
 from undertorch.ops import softmax_kernels as kernels
 from undertorch.ops.calls import (
-    MOST_SHARED,
+    VECTOR_BYTES,
     Arguments,
     BadCall,
+    begin_at_vectors,
     compiles_for_amd,
     most_warps,
     multiprocessors,
     no_tensor,
     on_device_of,
+    on_machine,
     row_major_like,
     rows_in,
     rows_of,
@@ -40,9 +38,12 @@ from undertorch.ops.calls import (
     shared_memory,
 )
 from undertorch.ops.candidates import Candidate
-from undertorch.ops.choose import LIBRARY, chosen, prefers_library
+from undertorch.ops.captures import beside_capture, captures
+from undertorch.ops.choose import DOES_NOT_RUN, LIBRARY, chosen, prefers_library
+from undertorch.ops.cuda_source import CudaSource
 from undertorch.ops.launching import launch
 from undertorch.ops.operators import differentiable, operator
+from undertorch.ops.softmax_ways import Cluster, Held, Pieces, Whole, ways
 
 ARGUMENTS = Arguments(
     layout="x (...); dim is one whole number",
@@ -65,7 +66,7 @@ def check(x: Tensor, dim: int) -> None:
     """Raises BadCall for what has no such dimension or does not float."""
     if not isinstance(x, Tensor):
         raise no_tensor("softmax", x=x)
-    if not isinstance(dim, int):
+    if not isinstance(dim, int) or isinstance(dim, bool):
         raise BadCall(f"softmax: dim is {dim!r}; it is one whole number, -1 for the last dimension.")
     rank = max(x.dim(), 1)
     if not x.is_floating_point() or not -rank <= dim < rank:
@@ -74,84 +75,47 @@ def check(x: Tensor, dim: int) -> None:
         )
 
 
-# Kernels: softmax_kernels.py.
+# Kernels: softmax_kernels.py, held_kernels.py, softmax.cu; softmax_ways.py cuts them.
+
+BF16 = torch.bfloat16
+WIDEST_NARROW = 16384
+"""Elements of the widest rows that are always whole in one block's registers."""
+
+SOURCE = CudaSource(Path(__file__).with_name("softmax.cu"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    """Rows whole in a block's registers: how many at a time, warps, blocks on an SM that walk over all rows (0: a block
-    takes its rows and ends), and rows in flight through shared memory (1: none).
-    """
-
-    rows: int
-    warps: int
-    blocks_per_sm: int = 0
-    stages: int = 1
-
-    def __str__(self) -> str:
-        walks = f", {self.blocks_per_sm} blocks an SM, {self.stages} stages" if self.blocks_per_sm else ""
-        return f"{self.rows} row{'s' * (self.rows > 1)}, {self.warps} warps{walks}"
+@cache
+def loads_clusters(device: torch.device) -> bool:
+    """Whether softmax.cu can be compiled and loaded there: on Hopper."""
+    if torch.version.cuda is None or torch.cuda.get_device_capability(device)[0] != 9:
+        return False
+    try:
+        with beside_capture() if torch.cuda.is_current_stream_capturing() else nullcontext():  # a module is loaded
+            SOURCE.kernel("softmax_forward", Cluster(blocks=1, threads=32, resident=1).defines(256, BF16), device)
+    except DOES_NOT_RUN:
+        return False
+    return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
-    """A row at a time, read twice in pieces of so many elements, by blocks that walk over all rows."""
-
-    block: int
-    warps: int
-    blocks_per_sm: int
-
-    def __str__(self) -> str:
-        return f"pieces of {self.block} elements, {self.warps} warps, {self.blocks_per_sm} blocks an SM"
-
-
-FORWARD_WAYS = (
-    (32768, 32, 1, 4), (4096, 16, 0, 1), (2048, 16, 0, 1), (4096, 32, 0, 1), (8192, 16, 0, 1), (16384, 32, 1, 4),
-    (8192, 32, 2, 3), (16384, 16, 0, 1), (32768, 32, 1, 3), (16384, 32, 2, 3), (4096, 16, 4, 3), (32768, 32, 0, 1),
-)  # fmt: skip
-BACKWARD_WAYS = (
-    (32768, 32, 0, 1), (4096, 8, 0, 1), (4096, 32, 0, 1), (8192, 16, 0, 1), (2048, 16, 0, 1), (16384, 16, 0, 1),
-    (16384, 32, 0, 1), (4096, 16, 2, 3), (8192, 16, 1, 4), (8192, 32, 2, 3), (32768, 32, 1, 2), (16384, 32, 1, 3),
-)  # fmt: skip
-"""Elements of a block at a time and of a thread, blocks on an SM, stages; the fastest first. On an H200, bfloat16, in
-shares of the copy rate: forward 4096 x 32768 .93, 32768 x 4096 1.02, 65536 x 1024 1.00, 131072 x 128 .90; backward
-1.04, 1.07, 1.04, .95."""
-
-PIECES = (
-    (SOFTMAX_PIECE, SOFTMAX_PIECE_WARPS, SOFTMAX_PIECE_BLOCKS_PER_SM), (8192, 32, 1), (8192, 16, 2),
-)  # fmt: skip
-"""Elements, warps, blocks on an SM; 2048 x 131072 bfloat16 on an H200, µs: forward 350, 395, 399, backward 582, 596,
-636 (before a row was read again from its end)."""
+def room(like: Tensor, *, vectors: bool) -> dict[str, Any]:
+    """What ways depend on beside the matrix's shape. `vectors`: whether all rows begin at multiples of 16 bytes."""
+    half = like.dtype in (torch.bfloat16, torch.float16)
+    cuda = half and like.is_cuda and like.shape[-1] > WIDEST_NARROW and not on_machine()
+    return {
+        "itemsize": like.element_size(),
+        "shared": shared_memory(like),
+        "vectors": vectors,
+        "cuda": cuda and loads_clusters(like.device),
+    }
 
 
-def ways(
-    width: int, rows: int, sms: int, *, backward: bool = False, itemsize: int = 2, shared: int = MOST_SHARED
-) -> tuple[Any, ...]:
-    """Ways to cut a kernel, the usual one first. `shared`: bytes of shared memory that a block can get."""
-    block = padded(width)
-    usual = softmax_cut(width, rows, sms, itemsize, shared, backward=backward)
-    found: list[Any] = []
-    if usual is not None:
-        per_sm, stages = usual.blocks_per_sm, usual.stages
-        found.append(Whole(rows=usual.rows, warps=usual.warps, blocks_per_sm=per_sm, stages=stages))
-        for elements, a_thread, per_sm, stages in BACKWARD_WAYS if backward else FORWARD_WAYS:
-            at_once = max(elements // block, 1)
-            warps = max(at_once * block // (32 * a_thread), 1)
-            tile = Whole(rows=at_once, warps=warps, blocks_per_sm=per_sm, stages=stages)
-            near = block <= elements <= 4 * block or elements <= 8192
-            in_flight = (stages - 1) * (1 + backward) * (at_once * block * itemsize + STAGE_ROOM)
-            if (
-                in_flight <= shared
-                and near
-                and block <= elements
-                and warps <= 32
-                and rows >= at_once * sms
-                and tile not in found
-            ):
-                found.append(tile)
-    if width > WIDEST_SOFTMAX // 4:
-        found += [Pieces(block=size, warps=warps, blocks_per_sm=n) for size, warps, n in PIECES if size < block]
-    return tuple(found)
+def _launch_cluster(cluster: Cluster, name: str, strides: str, *arguments: Any) -> None:
+    like: Tensor = arguments[0]
+    width = like.shape[-1]
+    with beside_capture() if captures(like) else nullcontext():  # a module is loaded
+        kernel = SOURCE.kernel(name, cluster.defines(width, like.dtype), like.device)
+    rows = rows_in(like, width)
+    kernel.launch((rows * cluster.blocks, 1, 1), (cluster.threads, 1, 1), 0, strides, *arguments, width)
 
 
 def forward(x: Tensor, *, tile: Any = None) -> Tensor:
@@ -163,23 +127,32 @@ def forward(x: Tensor, *, tile: Any = None) -> Tensor:
         return y
     source = rows_of(x, width)
     if tile is None:
+        vectors = width <= WIDEST_NARROW or begin_at_vectors(source)
         tile = chosen(
             "softmax_forward",
             x,
             rows,
             width,
-            lambda: ways(width, rows, multiprocessors(x), itemsize=x.element_size(), shared=shared_memory(x)),
+            lambda: ways(width, rows, multiprocessors(x), **room(x, vectors=vectors)),
             lambda way, given: forward(given[0], tile=way),
             (x,),
             library=True,
+            detail="" if vectors else "odd",
         )
     if tile == LIBRARY:
         return torch.softmax(x, -1).contiguous()
     with on_device_of(x):
-        if isinstance(tile, Pieces):
+        if isinstance(tile, Cluster):
+            _launch_cluster(tile, "softmax_forward", "PPqi", source, y, source.stride(0))
+        elif isinstance(tile, Held):
+            launch(
+                held_kernels.held_softmax_forward, _grid(tile, rows, x), source, y, rows, source.stride(0), width,
+                TILE=tile.tile, SLOTS=tile.row.slots, VECTOR=VECTOR_BYTES // x.element_size(), num_warps=tile.warps,
+            )  # fmt: skip
+        elif isinstance(tile, Pieces):
             launch(
                 kernels.wide_softmax_forward, _grid(tile, rows, x), source, y, rows, source.stride(0), width,
-                BLOCK=tile.block, num_warps=most_warps(tile.warps),
+                BLOCK=tile.block, VECTOR=VECTOR_BYTES // x.element_size(), num_warps=most_warps(tile.warps),
             )  # fmt: skip
         else:
             launch(
@@ -198,23 +171,32 @@ def backward(dy: Tensor, y: Tensor, *, tile: Any = None) -> Tensor:
         return dx
     given, value = rows_of(dy, width), rows_of(y, width)
     if tile is None:
+        vectors = width <= WIDEST_NARROW or begin_at_vectors(given, value)
         tile = chosen(
             "softmax_backward",
             y,
             rows,
             width,
-            lambda: ways(
-                width, rows, multiprocessors(y), backward=True, itemsize=y.element_size(), shared=shared_memory(y)
-            ),
+            lambda: ways(width, rows, multiprocessors(y), backward=True, **room(y, vectors=vectors)),
             lambda way, tensors: backward(tensors[0], tensors[1], tile=way),
             (dy, y),
             library=True,
+            detail="" if vectors else "odd",
         )
     if tile == LIBRARY:
         return torch._softmax_backward_data(dy, y, -1, y.dtype).contiguous()
     strides = (given.stride(0), value.stride(0))
     with on_device_of(y):
-        if isinstance(tile, Pieces):
+        if isinstance(tile, Cluster):
+            _launch_cluster(tile, "softmax_backward", "PPPqqi", given, value, dx, *strides)
+        elif isinstance(tile, Held):
+            launch(
+                held_kernels.held_softmax_backward, _grid(tile, rows, y), given, value, dx, rows, *strides, width,
+                TILE=tile.tile, SLOTS=tile.row.slots, KEPT=tile.row.kept, AGAIN=tile.row.again,
+                VECTOR=VECTOR_BYTES // y.element_size(),
+                num_warps=tile.warps,
+            )  # fmt: skip
+        elif isinstance(tile, Pieces):
             launch(
                 kernels.wide_softmax_backward, _grid(tile, rows, y), given, value, dx, rows, *strides, width,
                 BLOCK=tile.block, num_warps=most_warps(tile.warps),
@@ -227,7 +209,7 @@ def backward(dy: Tensor, y: Tensor, *, tile: Any = None) -> Tensor:
     return dx
 
 
-def _grid(tile: Whole | Pieces, rows: int, like: Tensor) -> tuple[int]:
+def _grid(tile: Whole | Pieces | Held, rows: int, like: Tensor) -> tuple[int]:
     blocks = ceil_div(rows, tile.rows) if isinstance(tile, Whole) else rows
     return (min(blocks, multiprocessors(like) * tile.blocks_per_sm) if tile.blocks_per_sm else blocks,)
 
@@ -261,8 +243,9 @@ CANDIDATES = (
     Candidate(
         passes="forward, backward",
         who="undertorch",
-        kernel="softmax_forward and softmax_backward (Triton)",
-        serves=f"rows of up to {WIDEST_SOFTMAX} elements; wider ones wide_softmax_forward and wide_softmax_backward",
+        kernel="softmax_forward and softmax_backward (Triton; of wide rows of half types CUDA C++)",
+        serves=f"rows of up to {WIDEST_SOFTMAX} elements; wider ones held_softmax_forward and held_softmax_backward if "
+        "they begin at multiples of 16 bytes, else wide_softmax_forward and wide_softmax_backward",
         why="a memory-critical path: torch's moves its bytes at half the copy rate or less, and this near all of it",
     ),
     Candidate(

@@ -53,27 +53,33 @@ def softmax_backward(
 
 
 @triton.jit
-def wide_softmax_forward(x, y, rows, x_stride, width, BLOCK: tl.constexpr):
-    """A block takes a row at a time, in strides of the grid, piece by piece, and reads it again from the end."""
+def wide_softmax_forward(x, y, rows, x_stride, width, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
+    """A block takes a row at a time, in strides of the grid, piece by piece, and reads it again from the end.
+
+    The largest element is that of the vectors of 16 bytes that a thread loads, so that there is one exponential more
+    for each of those, and not for each element.
+    """
     last = (tl.cdiv(width, BLOCK) - 1) * BLOCK
+    lane = tl.arange(0, BLOCK // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
     for place in range(tl.program_id(0), rows, tl.num_programs(0)):
         row = tl.cast(place, tl.int64)
-        # Of each lane: its largest so far, and its sum for that.
-        tops = tl.full((BLOCK,), LOWEST, tl.float32)
-        sums = tl.zeros((BLOCK,), tl.float32)
+        # Of each vector's place: the largest so far, and the sum for that.
+        tops = tl.full((BLOCK // VECTOR,), LOWEST, tl.float32)
+        sums = tl.zeros((BLOCK // VECTOR,), tl.float32)
         for begin in range(0, width, BLOCK):
-            column = begin + tl.arange(0, BLOCK)
+            column = begin + lane
             value = tl.load(
                 x + row * x_stride + column, mask=column < width, other=-float("inf"), eviction_policy="evict_last"
             ).to(tl.float32)
-            higher = tl.maximum(tops, value)
-            sums = sums * tl.exp2((tops - higher) * LOG2E) + tl.exp2((value - higher) * LOG2E)
+            higher = tl.maximum(tops, tl.max(value, axis=1))
+            powers = tl.exp2((value - higher[:, None]) * LOG2E)
+            sums = sums * tl.exp2((tops - higher) * LOG2E) + tl.sum(powers, axis=1)
             tops = higher
         top = tl.max(tops, axis=0)
         # A row without anything above -inf has the sum 0.
         scale = 1.0 / tl.sum(sums * tl.exp2((tops - top) * LOG2E), axis=0)
         for back in range(0, width, BLOCK):
-            column = last - back + tl.arange(0, BLOCK)
+            column = last - back + lane
             inside = column < width
             value = tl.load(
                 x + row * x_stride + column, mask=inside, other=-float("inf"), eviction_policy="evict_first"
