@@ -135,6 +135,12 @@ def train(
 
     try:
         if on is On.MACHINE:
+            of_a_run = {
+                "TEXT": text, "--out": out, "--resume": resume, "--sample": sample, "--see": see, "--gpu": gpu,
+                "--export": export,
+            }  # fmt: skip
+            if given := [name for name, value in of_a_run.items() if value]:
+                raise BadInput(f"--on machine runs steps on made-up tokens, and no more; leave out {', '.join(given)}.")
             return _on_machine(preset, changes)
         from undertorch.train.start import Asked, start
 

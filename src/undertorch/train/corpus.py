@@ -120,6 +120,8 @@ def _read(named: Sequence[str], stdin: BinaryIO | None, skipped: list[str]) -> I
                 raise BadText("standard input is closed; name files in place of -.")
             yield "standard input", _must_be_text("standard input", given.read())
             continue
+        if not name:
+            raise BadText("a text is named '', which is no name; name files, folders, patterns such as 'books/*.txt'.")
         path = Path(name)
         if path.is_dir():
             every = [p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)]

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 def compare(name: str | None, changes: Mapping[str, Any], say: Callable[[str], None]) -> bool:
     """Trains some steps by torch and on the machine, from the same weights and tokens; whether the losses agree."""
-    chosen = name or "nano"
+    chosen = "nano" if name is None else name
     given = {key: value for key, value in changes.items() if value is not None}
     settings = changed(preset(chosen), **{**SMALL.get(chosen, {}), "steps": 3, **given})
     by_torch, weights = trained(settings)

@@ -69,15 +69,39 @@ def start(asked: Asked, progress: Callable[[str], None] | None) -> Ended:
     out = asked.export
     if out is not None and out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BadSetting(f"--export {out}: there is something there already; name a folder that is new.")
+    _check(asked)
     try:
         choose.mode()
     except ValueError as error:
         raise BadSetting(str(error)) from error
     with group(on) as one:
-        folder = asked.out or Path("runs") / (asked.preset or "nano")
+        folder = asked.out or Path("runs") / _preset(asked)
         settings, texts = _settings(folder, asked)
         with alone_in(folder, one):
             return _run(folder, settings, texts, asked, one, progress, began)
+
+
+def _check(asked: Asked) -> None:
+    """Raises BadSetting for what would be passed over without a word, or stop the run at its end."""
+    given = [("--sample", prompt) for prompt in asked.sample]
+    given += [("--export", str(asked.export)), ("--tokenizer", asked.changes.get("tokenizer") or "")]
+    for name, value in given:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:  # bytes that Python could not decode, and libraries of Rust do not take
+            raise BadSetting(f"{name} {value!a} is no UTF-8; pass what is.") from error
+    if not asked.look:
+        _shows_no_step(asked, "with --no-see")
+    parallel = asked.changes.get("parallel")
+    if parallel is not None and not asked.resume and "RANK" not in os.environ:
+        raise BadSetting(f"--parallel {parallel} is of several processes, and this is one; start them by torchrun.")
+
+
+def _shows_no_step(asked: Asked, why: str) -> None:
+    """Raises BadSetting where an option is about the step that is shown."""
+    for name, value in (("--see", asked.see), ("--gpu", asked.gpu)):
+        if value is not None:
+            raise BadSetting(f"{name} {value}: no step is shown {why}; leave one of them out.")
 
 
 def _run(
@@ -90,6 +114,8 @@ def _run(
     began: float,
 ) -> Ended:
     found = _found(folder, asked, one)
+    if found is not None:
+        _shows_no_step(asked, "of a run that goes on, by --resume")
     if found is not None and settings.steps < found.progress.step:
         raise BadSetting(
             f"--steps {settings.steps:,}: the run in {folder} has made {found.progress.step:,} already, and --steps "
@@ -200,7 +226,11 @@ def _settings(folder: Path, asked: Asked) -> tuple[Settings, Sequence[str]]:
                     "out, or begin another with --out."
                 )
         return changed(settings, **asked.changes), asked.texts or texts
-    return changed(preset(asked.preset or "nano"), **asked.changes), asked.texts
+    return changed(preset(_preset(asked)), **asked.changes), asked.texts
+
+
+def _preset(asked: Asked) -> str:
+    return "nano" if asked.preset is None else asked.preset
 
 
 def _own_settings(folder: Path) -> tuple[Settings, Sequence[str]] | None:
