@@ -105,12 +105,14 @@ def test_a_race_in_one_of_its_kernels_is_found_and_the_script_goes_on(script, ca
     assert "kernel.cu:1: error: race-global:" in out
 
 
-def test_a_fault_ends_the_script_and_is_its_finding(script, capsys):
+def test_a_fault_ends_the_script_and_is_its_finding_and_what_did_not_run_is_said(script, capsys):
     assert run(["check", script, "1", "--past"]) == 1
     said = capsys.readouterr()
     assert "done" not in said.out
     assert "error: out-of-bounds" in said.out
-    assert said.err == ""
+    last = SCRIPT.splitlines().index('    file["own"][1, 128](x)') + 1
+    assert f"train.py:{last}: this launch ended the program" in said.err
+    assert "what follows was not run" in said.err
 
 
 def test_a_script_that_raises_shows_its_own_traceback_and_what_was_found_before(script, capsys):

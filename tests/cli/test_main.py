@@ -3,10 +3,13 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+from undertorch.cli.exits import BadInput
 from undertorch.cli.main import run
+from undertorch.cli.outputs import write_out
 
 
 def test_version_is_that_of_the_installed_package(capsys):
@@ -21,6 +24,28 @@ def test_help_names_every_command(arguments, capsys):
     assert out.startswith("Usage: undertorch ")
     for command in ("see", "gpus", "doctor"):
         assert f"\n  {command} " in out
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="a device that Linux has")
+def test_a_full_disk_is_said_to_be_full():
+    """Writing to /dev/full gives ENOSPC (full(4))."""
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "undertorch", "gpus"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "undertorch: standard output cannot be written: No space left on device.\n",
+    )
+
+
+def test_data_for_a_standard_output_that_is_closed_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(BadInput, match="standard output is closed"):
+        write_out(b"{}")
 
 
 def test_help_promises_no_command_that_is_not_there(capsys):

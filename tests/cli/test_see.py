@@ -16,6 +16,7 @@ from steps_by_hand import STEP
 from undertorch.cli.main import run
 from undertorch.records import Gpu
 from undertorch.records.files import read_steps
+from undertorch.steps import measure
 from undertorch.steps import see as steps
 from undertorch.steps.record.errors import RecordError
 
@@ -52,6 +53,15 @@ def test_the_scripts_own_arguments_pass_untouched_whatever_they_look_like(seen):
     ((script, passed, *_),) = seen.asked
     assert script == Path("train.py")
     assert passed == arguments
+
+
+@pytest.mark.usefixtures("seen")
+def test_a_gpu_that_is_named_behind_the_script_is_spoken_of_where_none_is_named_before(monkeypatch, capsys):
+    monkeypatch.setattr(measure, "has_cuda", lambda: False)
+    assert run(["see", "train.py", "--gpu", "A100"]) == 0
+    said = capsys.readouterr().err
+    assert "predicted for the H200" in said
+    assert "it got --gpu: put undertorch's options before the script" in said
 
 
 def test_options_reach_the_work(seen):

@@ -103,7 +103,7 @@ def test_one_that_cannot_be_read_is_named_and_the_others_are_shown(tmp_path, cap
     bad.write_text("{")
     assert run(["see", str(bad), str(good)]) == 2
     out, err = capsys.readouterr()
-    assert str(good) in one_row(out.splitlines())
+    assert good.name in one_row(out.splitlines())
     assert err == f"undertorch: {bad} is no trace that can be read: it ends in the middle.\n"
 
 
@@ -189,10 +189,20 @@ def test_a_measured_step_is_not_told_what_concerns_predictions(tmp_path, capsys)
 
 
 def test_traces_take_one_gpu_however_often_it_is_named(tmp_path, capsys):
-    trace = lasting(tmp_path, "a.json", 30)
+    trace = lasting(tmp_path, "a.json", 30, gpu="NVIDIA L4")
     assert run(["see", "--gpu", "L4,l4", str(trace)]) == 0
     assert "step 1 · L4 · times measured" in one_row(capsys.readouterr().out.splitlines())
     assert "a trace is of one GPU, and L4, H200 are several" in refused(capsys, "--gpu", "L4,H200", trace)
+
+
+def test_a_trace_is_not_held_against_another_gpu_but_against_a_sheet_of_ones_own(tmp_path, capsys):
+    trace, nameless = lasting(tmp_path, "a.json", 30), lasting(tmp_path, "b.json", 30, gpu="NVIDIA Next")
+    assert "a.json was recorded on H200, and --gpu says L4; leave it out." in refused(capsys, "--gpu", "L4", trace)
+    assert run(["see", "--gpu", "L4", str(nameless)]) == 0
+    sheet = tmp_path / "own.toml"
+    sheet.write_text('like = "H200"\nname = "H200-own"\n')
+    assert run(["see", "--gpu", str(sheet), str(trace)]) == 0
+    assert "H200-own · times measured" in capsys.readouterr().out
 
 
 def test_a_trace_is_not_written_over(tmp_path, capsys):

@@ -37,6 +37,8 @@ def test_a_run_is_not_written_over_and_goes_on_where_it_is_asked_to(capsys):
     assert "after step 4\n" in capsys.readouterr().out
     assert run(["train", "--resume", "--on", "cpu", "--no-see"]) == 0
     assert "after step 6; all 6 are made" in capsys.readouterr().out
+    assert run(["train", "--resume", "--on", "cpu", "--gpu", "H100"]) == 2
+    assert "no step is shown of a run that goes on" in capsys.readouterr().err
 
 
 def test_the_help_names_every_preset(capsys):
@@ -60,10 +62,21 @@ def test_a_text_that_changed_is_not_gone_on_with(tmp_path, capsys):
         (["text.txt", "--preset", "nanp"], "there is no preset 'nanp'"),
         (["text.txt", "--rate", "-1"], "--rate is -1.0"),
         (["text.txt", "--tokenizer", "none.json"], "none.json"),
+        ([""], "named ''"),
+        (["text.txt", "--preset", ""], "there is no preset ''"),
+        # Bytes of the command line that are no UTF-8, as Python hands them on; before any step is made.
+        (["text.txt", "--sample", "\udcff"], "is no UTF-8"),
+        (["text.txt", "--export", "e\udcff"], "is no UTF-8"),
+        (["text.txt", "--tokenizer", "\udcff"], "is no UTF-8"),
+        # What would have no effect.
+        (["text.txt", "--gpu", "H100"], "no step is shown with --no-see"),
+        (["text.txt", "--see", "page.html"], "no step is shown with --no-see"),
+        (["text.txt", "--parallel", "fsdp"], "start them by torchrun"),
+        (["text.txt", "--export", "there", "--on", "machine"], "leave out TEXT, --export"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_no_run(tmp_path, capsys, arguments, said):
-    assert run(["train", *arguments, "--on", "cpu", "--no-see"]) == 2
+    assert run(["train", *SMALL, *arguments]) == 2
     message = capsys.readouterr().err.strip()
     assert said in message
     assert len(message.splitlines()) == 1

@@ -88,6 +88,13 @@ def _ending_after(steps: int | None) -> Iterator[None]:
             one()
 
 
+def line_of(error: BaseException, path: Path) -> int | None:
+    """The line of a script at which an error left it: the innermost of its frames. None where it has none."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if Path(frame.f_code.co_filename).resolve() == path.resolve()]
+    return lines[-1] if lines else None
+
+
 def traceback_of(error: BaseException, path: Path) -> str:
     """As Python prints it of a script that it runs: from the script's own first frame on, without one from the first
     that is not ours nor of what imports it.

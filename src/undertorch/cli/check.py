@@ -103,6 +103,8 @@ def check(
     checked = tuple(relative(one, here) for one in done.checked)
     checked, stale = suppressed(checked, listed)
     outputs.write(checked, stale)
+    if done.ended is not None:
+        say(done.ended)
     if done.trouble is not None:
         say(done.trouble)
         return Status.FINE if done.nothing and allow_no_kernels else Status.BAD_INPUT

@@ -48,6 +48,8 @@ class Done:
     """What kept it from running to its end, or from being checked at all: a sentence."""
     nothing: bool = False
     """Whether that is only that it came to its end and launched no kernel."""
+    ended: str | None = None
+    """Where a fault that is among the findings ended it, as it ends a program on a GPU: a sentence."""
 
 
 def split_target(target: Path) -> tuple[Path, str | None]:
@@ -95,14 +97,14 @@ def _refuse_launch_options(asked: Asked) -> None:
 
 def _script(asked: Asked) -> Done:
     from undertorch.checks.launches import Launches
-    from undertorch.checks.programs import run_script, traceback_of
+    from undertorch.checks.programs import line_of, run_script, traceback_of
     from undertorch.simt.errors import Deadlock, Fault
 
     launches = Launches(every=asked.every, seeds=asked.seeds)
     error, kernels = run_script(asked.file, asked.arguments, asked.gpu, launches, asked.steps)
     checked = launches.checked()
     if isinstance(error, Fault | Deadlock) and any(one.findings for one in checked):
-        return Done(checked=checked)
+        return Done(checked=checked, ended=_ended(str(asked.file), line_of(error, asked.file)))
     if isinstance(error, KeyboardInterrupt):
         raise error
     if isinstance(error, SystemExit):
@@ -112,6 +114,11 @@ def _script(asked: Asked) -> Done:
         print(traceback_of(error, asked.file), file=sys.stderr, end="")
         return Done(checked=checked, trouble=f"{asked.file} ended by what it raised itself, shown above.")
     return _or_nothing(checked, str(asked.file), kernels)
+
+
+def _ended(what: str, line: int | None) -> str:
+    where = what if line is None else f"{what}:{line}"
+    return f"{where}: this launch ended the program, as it does on a GPU; what follows was not run, nor checked."
 
 
 def _or_nothing(checked: "tuple[Checked, ...]", what: str, kernels: tuple[str, ...] = ()) -> Done:
@@ -160,7 +167,7 @@ def _tests(asked: Asked) -> Done:
 def _function(asked: Asked) -> Done:
     from undertorch.checks.arguments import BadArgument, named_arguments
     from undertorch.checks.launches import Launches
-    from undertorch.checks.programs import BadTarget, run_function, traceback_of
+    from undertorch.checks.programs import BadTarget, line_of, run_function, traceback_of
     from undertorch.simt.errors import Deadlock, Fault
 
     assert asked.name is not None
@@ -174,8 +181,8 @@ def _function(asked: Asked) -> Done:
                      asked.gpu, launches)  # fmt: skip
     except (BadArgument, BadTarget) as error:
         raise BadInput(str(error)) from error
-    except (Fault, Deadlock):
-        return Done(checked=launches.checked())
+    except (Fault, Deadlock) as error:
+        return Done(checked=launches.checked(), ended=_ended(what, line_of(error, asked.file)))
     except Exception as error:  # whatever a function may raise
         print(traceback_of(error, asked.file), file=sys.stderr, end="")
         return Done(checked=launches.checked(), trouble=f"{what} raised what is shown above.")

@@ -8,6 +8,8 @@ from torch.utils.checkpoint import checkpoint
 
 import undertorch
 
+pytestmark = pytest.mark.builds
+
 
 @triton.jit
 def double_kernel(x, y, n, BLOCK: tl.constexpr):
@@ -41,6 +43,7 @@ def all_of_torch():
     """What the machine replaces, as it is stored."""
     homes = (
         torch,
+        torch.Tensor,
         torch.cuda,
         torch.cuda.random,
         torch.accelerator,
@@ -73,6 +76,41 @@ def test_what_is_made_for_cuda_says_that_it_is_there(make):
     assert tensor.is_cuda
     assert tensor.device == torch.device("cuda", 0) == triton.runtime.driver.active.get_active_torch_device()
     assert tensor.get_device() == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_pins_its_batches_in_its_thread_and_they_go_to_the_gpu(workers):
+    data = torch.utils.data.TensorDataset(torch.arange(6.0))
+    loader = torch.utils.data.DataLoader(data, 3, pin_memory=True, num_workers=workers)
+    batches = [batch for (batch,) in loader]
+    assert all(batch.is_pinned() for batch in batches)
+    assert torch.cat([batch.to("cuda", non_blocking=True) for batch in batches]).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("machine")
+def test_memory_is_pinned_where_it_is_asked_for():
+    x = torch.arange(3.0)
+    pinned = x.pin_memory()
+    x += 1
+    assert pinned.is_pinned()
+    assert pinned.tolist() == [0, 1, 2], "a copy, as there"
+    assert pinned.pin_memory() is pinned
+    assert torch.zeros(2, pin_memory=True).is_pinned()
+    assert not x.is_pinned()
+    assert not pinned.cuda().is_pinned()
+
+
+def test_what_training_scripts_ask_of_the_memory_is_answered():
+    with undertorch.machine(gpu="H200"):
+        torch.cuda.reset_peak_memory_stats()
+        free, total = torch.cuda.mem_get_info()
+        assert free == total == torch.cuda.get_device_properties(0).total_memory
+        assert torch.accelerator.memory_allocated() == torch.cuda.max_memory_allocated() == 0
+        assert "CPU" in torch.cuda.memory_summary()
+        assert torch.accelerator.is_available()
+        assert torch.accelerator.current_accelerator().type == "cuda"
 
 
 def test_outside_it_says_where_it_lies():

@@ -123,6 +123,8 @@ def answers(gpu: Gpu, capability: tuple[int, int]) -> dict[str, Any]:
         "default_stream": lambda device=None: stream,
         "set_stream": lambda stream: None,
         "is_current_stream_capturing": lambda: False,
+        "can_device_access_peer": lambda device, peer_device: False,
+        **_memory(gpu),
         **_random(),
     }
 
@@ -130,8 +132,8 @@ def answers(gpu: Gpu, capability: tuple[int, int]) -> dict[str, Any]:
 def accelerator_answers(cuda: dict[str, Any]) -> dict[str, Any]:
     """The functions of `torch.accelerator` that ask the driver, by name, from what `torch.cuda` answers.
 
-    torch built for CUDA asks them in each step of Adam, and would look for a driver. Each is a function of its own:
-    Dynamo knows functions by their identity, and refuses one that has two names.
+    torch built for CUDA asks them in each step of Adam, and would look for a driver; a DataLoader asks whether to
+    pin. Each is a function of its own: Dynamo knows functions by their identity, and refuses one that has two names.
     """
     return {
         "current_device_index": lambda: 0,
@@ -140,6 +142,31 @@ def accelerator_answers(cuda: dict[str, Any]) -> dict[str, Any]:
         "current_stream": lambda device=None: cuda["current_stream"](),
         "set_stream": lambda stream: None,
         "synchronize": lambda device=None: None,
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_accelerator": lambda check_available=False: torch.device("cuda"),
+        "get_memory_info": lambda device=None: cuda["mem_get_info"](),
+        "empty_cache": lambda: None,
+        **_unused("reset_peak_memory_stats", "reset_accumulated_memory_stats", answer=None),
+        **_unused("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", answer=0),
+    }
+
+
+def _unused(*names: str, answer: int | None) -> dict[str, Any]:
+    return {name: lambda device=None: answer for name in names}
+
+
+def _memory(gpu: Gpu) -> dict[str, Any]:
+    """Of a GPU whose memory nobody uses: tensors lie in the CPU's."""
+    free = int(gpu.memory_bytes)
+    return {
+        "mem_get_info": lambda device=None: (free, free),
+        "memory_summary": lambda device=None, abbreviated=False: (
+            "undertorch.machine(): tensors lie in the CPU's memory."
+        ),
+        **_unused("reset_peak_memory_stats", "reset_accumulated_memory_stats", answer=None),
+        "ipc_collect": lambda: None,
+        "set_per_process_memory_fraction": lambda fraction, device=None: None,
     }
 
 

@@ -51,6 +51,8 @@ class OnTheMachine(TorchFunctionMode):
         answer = ANSWERS.get(func)
         if answer is not None:
             return answer(*args, **kwargs)
+        if kwargs.get("pin_memory"):
+            return _mark_pinned(self.__torch_function__(func, types, args, kwargs | {"pin_memory": False}))
         if named(kwargs.get("device")):
             made = func(*args, **kwargs | {"device": CPU})
             return _marked(made) if isinstance(made, torch.Tensor) else made
@@ -98,6 +100,19 @@ def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     return _marked(moved) if to_gpu else moved
 
 
+def _mark_pinned(tensor: torch.Tensor) -> torch.Tensor:
+    tensor.__dict__["_pinned"] = True
+    return tensor
+
+
+def _pin_memory(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+    return tensor if _is_pinned(tensor) else _mark_pinned(tensor.detach().clone())
+
+
+def _is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
+    return "_pinned" in tensor.__dict__
+
+
 def _cuda(
     tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format
 ) -> torch.Tensor:
@@ -116,7 +131,6 @@ ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.cpu: _cpu,
-    torch.Tensor.pin_memory: lambda tensor, device=None: tensor,
     torch.Tensor.record_stream: lambda tensor, stream: None,
 }
 """Calls that are about where a tensor lies, and what they answer inside."""
@@ -135,6 +149,7 @@ def put_in_place(gpu: Gpu, capability: tuple[int, int]) -> Callable[[], None]:
     patches.put(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     _autocast(patches)
     _by_name(patches)
+    _pinning(patches)
     _backward(patches, mode)
     _checkpoint(patches)
     patches.enter(mode)
@@ -193,6 +208,12 @@ def _by_name(patches: Patches) -> None:
     patches.put(torch, "load", loaded)
     patches.put(torch, "set_default_device", lambda device: default(CPU if named(device) else device))
     patches.put(torch, "Generator", _Generator("Generator", (), {}))
+
+
+def _pinning(patches: Patches) -> None:
+    """A DataLoader pins its batches in a thread of its own, where no mode sees it."""
+    patches.put(torch.Tensor, "pin_memory", _pin_memory)
+    patches.put(torch.Tensor, "is_pinned", _is_pinned)
 
 
 def _backward(patches: Patches, mode: OnTheMachine) -> None:

@@ -1,7 +1,6 @@
 """A kernel that Triton has compiled: its PTX, and its launch on the machine."""
 
 import linecache
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from undertorch.simt.frontends.kernels import Setting
 from undertorch.simt.frontends.torch_op import without_values
 from undertorch.simt.frontends.triton.arguments import flattened
 from undertorch.simt.frontends.triton.calls import with_calls
+from undertorch.simt.frontends.triton.files import with_files_of
 from undertorch.simt.frontends.triton.reach import reachable
 from undertorch.simt.frontends.true_devices import true_devices
 from undertorch.simt.launch import Memory
@@ -42,13 +42,6 @@ class Sources(Mapping[str, str]):
         return self[file] or default
 
 
-def _placed(ptx: str, file: str) -> str:
-    """PTX with the kernel's file as it is called now: Triton's cache tells kernels apart by text and line, so that what
-    it kept may come from a file of the same name in another folder."""
-    name = re.escape(Path(file).name)
-    return re.sub(rf'(?m)^(\s*\.file\s+\d+\s+)"(?:[^"\n]*/)?{name}"', lambda found: f'{found[1]}"{file}"', ptx)
-
-
 class Launcher:
     """What Triton calls in the place of its own launcher, once a compiled kernel is to run."""
 
@@ -70,7 +63,7 @@ class Launcher:
             )
         function = getattr(self._source, "fn", None)
         text = with_calls(Path(path).read_text())
-        return text if function is None else _placed(text, function.fn.__code__.co_filename)
+        return text if function is None else with_files_of(function, text, self._metadata.name)
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, function: int, packed: Any, launch_metadata: Any, enter: Any,
