@@ -7,6 +7,11 @@ from rich.console import Console
 from undertorch.records import Gpu, Step
 from undertorch.reports.terminal import show
 
+TITLES = (
+    *("Lines", "Modules", "Calls", "Advice", "Kernels", "Phases", "Totals", "Accounting", "Assumptions"),
+    "Notes",
+)
+
 
 def drawn(step: Step, width: int = 80, gpu: Gpu | None = None, terminal: bool = False) -> str:
     """What `show` prints on a screen of that width; with colours where it is a terminal."""
@@ -18,12 +23,11 @@ def drawn(step: Step, width: int = 80, gpu: Gpu | None = None, terminal: bool = 
 
 def part(text: str, name: str) -> list[str]:
     """The rows of one part of the report: from its title to the next one's."""
-    titles = ("Lines", "Calls", "Advice", "Kernels", "Phases", "Totals", "Accounting", "Assumptions", "Notes")
     rows = text.splitlines()
     begin = next(number for number, row in enumerate(rows) if row.split("  ")[0] == name)
     found = []
     for row in rows[begin + 1 :]:
-        if row.split("  ")[0] in titles:
+        if row.split("  ")[0] in TITLES:
             break
         found.append(row)
     return found

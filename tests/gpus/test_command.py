@@ -30,6 +30,13 @@ def test_the_h200s_row_says_what_it_is(capsys):
     assert row.split() == ["H200", "✓", "Hopper", "132", "16,896", "140", "4.8", "9.7", "33.5", "989", "66.9"]
 
 
+def test_tensor_cores_without_bfloat16_have_the_rate_that_they_have(capsys):
+    """V100: 125 TFLOP/s in float16 (its data sheet)."""
+    run(["gpus"])
+    row = next(row for row in capsys.readouterr().out.splitlines() if row.startswith("V100-SXM2-32GB"))
+    assert row.split()[-2:] == ["125", "15.7"]
+
+
 def test_the_table_fits_a_terminal_of_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     run(["gpus"])

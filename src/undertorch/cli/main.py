@@ -1,5 +1,7 @@
 """The program: names the commands, and turns what they raise into exit statuses."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -23,6 +25,8 @@ exports, stands right below it in all of them."""
 
 PASSED_ON = {"allow_interspersed_args": False}
 """From the script on, arguments are the script's own, whatever they look like."""
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 app = typer.Typer(
     name="undertorch",
@@ -65,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as error:
         say(_wrong_use(error))
         return Status.BAD_INPUT
+    except OSError as error:
+        return _full(error) or internal_error(error)
     except (KeyboardInterrupt, typer.Abort):
         status = Status.INTERRUPTED
     except SystemExit:
@@ -77,6 +83,15 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else Status.FINE
 
 
+def _full(error: OSError) -> Status | None:
+    """Says that there is no room to write; None for other errors. One without a name is standard output's."""
+    if error.errno not in NO_ROOM:
+        return None
+    what = "standard output" if error.filename is None else error.filename
+    say(f"{what} cannot be written: {error.strerror}.")
+    return Status.BAD_INPUT
+
+
 def _wrong_use(error: Any) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     command = error.ctx.command_path if error.ctx is not None else "undertorch"
@@ -86,4 +101,11 @@ def _wrong_use(error: Any) -> str:
 def main() -> None:
     """The console script."""
     accept_every_character()
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        status = status or _full(error) or Status.FINE  # FINE: the reader has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+    sys.exit(status)

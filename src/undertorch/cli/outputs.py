@@ -76,7 +76,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_out(data: bytes) -> None:
-    """Bytes and a line's end to standard output."""
+    """Bytes and a line's end to standard output. Raises BadInput where that was closed."""
+    if sys.stdout is None:
+        raise BadInput("standard output is closed; open it, or give the name of a file.")
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()

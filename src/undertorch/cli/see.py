@@ -111,7 +111,8 @@ def see(
             raise BadInput("--check is for a predicted step, which --gpu NAME asks for.")
         return see_measured(script, arguments or [], step, files)
     if gpu is None:
-        say(f"no --gpu given and no CUDA GPU found here, so the times are predicted for the {REFERENCE}.")
+        late = _late_gpu(arguments or [])
+        say(f"no --gpu given and no CUDA GPU found here, so the times are predicted for the {REFERENCE}.{late}")
     sheet, *others = named_gpus(REFERENCE if gpu is None else gpu)
     try:
         if others and check:
@@ -163,6 +164,11 @@ def misplaced(arguments: list[str]) -> str:
     if not found:
         return ""
     return f" What follows the script is its own, and it got {found[0]}: put undertorch's options before the script."
+
+
+def _late_gpu(arguments: list[str]) -> str:
+    """A remark where --gpu stands behind the script, which may have such an option itself."""
+    return misplaced([argument for argument in arguments if argument.partition("=")[0] == "--gpu"])
 
 
 def assumptions(given: list[str]) -> dict[str, str]:

@@ -122,10 +122,29 @@ def _read(paths: Sequence[Path], sheet: "Gpu | None", number: int | None) -> "tu
     for path, overview in overviews:
         beside = read[0].ranked if read else None
         try:
-            read.append(traces.see_rank(path, sheet, number, beside, overview=overview, among=among))
+            one = traces.see_rank(path, sheet, number, beside, overview=overview, among=among)
         except traces.BadTrace as error:
             failed.append(str(error))
+            continue
+        other = None if sheet is None else _other_gpu(one.step.environment.gpu_name, sheet)
+        if other is None or sheet is None:
+            read.append(one)
+        else:
+            failed.append(f"{path} was recorded on {other}, and --gpu says {sheet.name}; leave it out.")
     return read, failed
+
+
+def _other_gpu(recorded: str | None, sheet: "Gpu") -> str | None:
+    """The GPU that a trace names, where the sheet is that of another. A sheet of one's own may be of any."""
+    from undertorch import gpus
+
+    if recorded is None or sheet not in gpus.all_gpus():
+        return None
+    try:
+        own = gpus.find(recorded)
+    except gpus.UnknownGpu:
+        return None
+    return None if own.name == sheet.name else own.name
 
 
 def _show(seen: "Sequence[tuple[Gpu, Step]]", several: bool, ranks: "RanksReport | None", apart: str | None) -> None:

@@ -55,6 +55,7 @@ class Bound(StrEnum):
     MEMORY = "memory"
     """Of the GPU."""
     COMPUTE = "compute"
+    """Its arithmetic unit, or the instructions that it has to issue: those of a cast, without a FLOP."""
     LATENCY = "latency"
     """Too small to fill the GPU: neither the memory nor the arithmetic is busy."""
     LAUNCH = "launch"

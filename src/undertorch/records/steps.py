@@ -7,6 +7,12 @@ from undertorch.records.launches import Launch
 from undertorch.records.ops import Op, Where
 from undertorch.records.origins import Origin
 
+UNCOMPILED = "torch.compile left the model as it is"
+"""Begins the assumption that stands at the line of a script that compiles, where the step is that of eager code."""
+
+UNCOMPILED_FUNCTION = "torch.compile left the function as it is"
+"""The same of a function of the script's: it stands where that begins, under its name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:

@@ -11,7 +11,7 @@ import pytest
 from paged import data, paged, tree
 from steps_by_hand import NOTHING, OPS, STEP, tensor, with_launches
 from undertorch import gpus
-from undertorch.records import Advice, Argument, Bound, Memory, MemorySample, Origin, Where
+from undertorch.records import Advice, Argument, Bound, Memory, MemorySample, Origin, Phase, Where
 from undertorch.reports.page import write_page
 from undertorch.reports.page.write import page
 
@@ -154,6 +154,21 @@ def test_the_head_says_time_busy_rate_and_memory_each_with_its_origin():
     assert figures[4] == "peak memory 30.4 GB of the GPU's 150 GB, at train.py:9 computed"
     assert root.one(class_="hero").find("h1")[0].text == "train.py --batch 32"
     assert "50.3 % of the busy time waits for memory" in root.one("p", class_="verdict").text
+
+
+def test_the_bar_of_what_is_waited_for_is_of_the_step_and_each_part_has_a_colour():
+    """What the loss launches, bound by compute, is no product: its 100 us are instructions; idle are 110 of 2000."""
+    launches = tuple(replace(one, bound=Bound.COMPUTE) if one.phase is Phase.LOSS else one for one in STEP.launches)
+    html = page([replace(STEP, launches=launches)], SHEETS)
+    root = tree(html)
+    parts = root.one("div", class_="waits").find("span")
+    keys = [part.attributes["class"] for part in parts]
+    assert {"wait-compute", "wait-instructions", "wait-memory", "wait-idle"} <= set(keys)
+    assert all(f".{key} {{" in html or f".{key}{{" in html for key in keys)
+    label = root.one("div", class_="waits").attributes["aria-label"]
+    assert label.startswith("Of the step: ")
+    assert "arithmetic 45.0 %" in label
+    assert "idle 5.5 %" in label
 
 
 def test_a_measured_step_says_measured():

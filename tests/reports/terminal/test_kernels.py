@@ -5,7 +5,7 @@ from dataclasses import replace
 from drawn import drawn, one_row, part
 from steps_by_hand import LAUNCHES, STEP, kernel, launch, with_launches
 from undertorch.gpus import find
-from undertorch.records import Bound, Kind, Math, Phase
+from undertorch.records import Bound, Kind, Math, Origin, Phase
 from undertorch.records.totals import phases_us
 from undertorch.reports.terminal.runs import runs
 from undertorch.reports.terminal.totals import utilisation
@@ -79,6 +79,23 @@ def test_phases_shown_are_those_of_the_records():
     assert " 950 µs  50.3 %      4 launches" in shown["backward"]
     assert shown["backward"].rstrip().endswith("compute 63 %")  # 600 of 950 us
     assert " 20 µs   1.1 %        1 launch" in shown["clip"]
+
+
+def test_a_kernel_that_is_a_guess_is_said_to_be_one_where_it_is_predicted():
+    """The costs' own words: `a guess by rules from few recordings`."""
+    guessed = replace(LAUNCHES[0], kernel=replace(LAUNCHES[0].kernel, note="This one is a guess by rules."))
+    assert "· a guess" in kernels(with_launches(guessed))
+    assert "a guess" not in kernels(with_launches(LAUNCHES[0]))
+    assert "a guess" not in kernels(with_launches(replace(guessed, time_origin=Origin.MEASURED)))
+
+
+def test_what_bounds_a_phase_is_not_cut():
+    """Of 400 us 292 are communication: 73 %."""
+    some = [(0, 292, Bound.COMMUNICATION), (292, 108, Bound.MEMORY)]
+    each = [replace(LAUNCHES[0], start_us=start, time_us=time, bound=bound) for start, time, bound in some]
+    (row,) = (row for row in part(drawn(with_launches(*each)), "Phases") if row.strip())
+    assert row.endswith("communication 73 %")
+    assert len(row) <= 80
 
 
 def test_phases_and_kernels_count_time_that_two_streams_share_once():

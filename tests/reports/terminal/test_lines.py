@@ -57,6 +57,14 @@ def test_forward_and_backward_stand_apart():
     assert "update 400 µs (1×)" in text
 
 
+def test_no_phase_of_a_line_is_cut_however_many_it_has():
+    some = [Phase.FORWARD, Phase.LOSS, Phase.BACKWARD, Phase.RECOMPUTE, Phase.ACCUMULATE, Phase.UPDATE]
+    each = [replace(LAUNCHES[0], start_us=100.0 * n, time_us=100, phase=phase) for n, phase in enumerate(some)]
+    text = " ".join(" ".join(rows(with_launches(*each))).split())
+    for phase in some:
+        assert f"{phase} 100 µs (1×)" in text
+
+
 def test_kernels_stand_beneath_their_line_with_geometry_occupancy_and_bound():
     found = rows(STEP)
     at = next(number for number, row in enumerate(found) if "return self.head(h)" in row)

@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from drawn import drawn, one_row, part
 from steps_by_hand import HEAD, LAUNCHES, NOTHING, OPS, STEP, kernel, with_launches
 from undertorch.gpus import find
-from undertorch.records import Accounting, Assumption, Bound, Idle, IdleCause, Origin
+from undertorch.records import Accounting, Assumption, Bound, Idle, IdleCause, Kind, Origin
+from undertorch.records.steps import UNCOMPILED
 
 LONG = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_kernel0_0<" + 200 * "x"
 
@@ -56,6 +57,13 @@ def test_a_narrow_screen_cuts_rows_and_breaks_nothing(width):
 @pytest.mark.parametrize("step", [STEP, NOTHING, crowded()], ids=["by hand", "nothing", "crowded"])
 def test_rows_end_without_blanks(step):
     assert not [row for row in drawn(step).splitlines() if row.endswith(" ")]
+
+
+def test_a_long_path_is_no_title():
+    long = replace(
+        STEP, environment=replace(STEP.environment, script=f"/{'folder/' * 9}trace.json.gz", arguments=("-x",))
+    )
+    assert drawn(long).splitlines()[0].startswith("…/trace.json.gz -x · step ")
 
 
 def test_a_wider_screen_shows_more_of_a_long_name():
@@ -165,13 +173,32 @@ def test_an_assumption_without_a_place():
     assert part(drawn(step), "Assumptions")[0] == "  Something."
 
 
+def test_a_script_that_compiles_is_said_to_be_shown_as_eager():
+    where = replace(OPS[0].where, line=7)
+    assumed = (Assumption(where=where, what=f"{UNCOMPILED}: as it is."),)
+    text = one_row(drawn(replace(STEP, accounting=replace(STEP.accounting, assumed=assumed))).splitlines()[:12])
+    assert f"eager the torch.compile of {where.file}:7 is left out" in text
+    assert "eager the" not in one_row(drawn(STEP).splitlines()[:12])
+
+
 def test_the_last_sentence_says_what_the_step_waits_for():
     """Memory: 100 + 100 + 150 + 200 + 400 = 950 of 1890 us; arithmetic 900; small 20; unknown 20; idle 110 of 2000."""
     sentence = one_row(drawn(STEP).splitlines()[-4:])
     assert sentence == (
-        "50.3 % of the busy time waits for memory, 47.6 % is spent on arithmetic, 1.1 % goes to kernels too small to "
-        "fill the GPU, 1.1 % has no known bound; the GPU is idle for 5.5 % of the step, mostly because the script "
-        "waits for it; 1 op whose kernels are not known is left out."
+        "50.3 % of the busy time waits for memory, 47.6 % is spent on arithmetic (matmul), 1.1 % goes to kernels too "
+        "small to fill the GPU, 1.1 % has no known bound; the GPU is idle for 5.5 % of the step, mostly because the "
+        "script waits for it; 1 op whose kernels are not known is left out."
+    )
+
+
+def test_instructions_of_casts_are_not_called_arithmetic():
+    """A cast that issues instructions for 600 us of 1000 does no FLOP; the product beside it does."""
+    product = replace(LAUNCHES[0], start_us=600, time_us=400, bound=Bound.COMPUTE)
+    product = replace(product, kernel=replace(product.kernel, kind=Kind.MATMUL))
+    cast = replace(product, start_us=0, time_us=600, kernel=replace(product.kernel, kind=Kind.COPY, flops=0))
+    said = one_row(drawn(with_launches(cast, product)).splitlines()[-4:])
+    assert said.startswith(
+        "60.0 % of the busy time is spent on instructions (casts and copies), 40.0 % is spent on arithmetic (matmul)"
     )
 
 

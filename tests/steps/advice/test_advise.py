@@ -7,7 +7,8 @@ import pytest
 from steps.advice.by_hand import Tape, view
 from steps_by_hand import NOTHING, STEP
 from undertorch import gpus
-from undertorch.records import Advice, Bound, Idle, IdleCause, Kind, Math, Origin, Phase, Step, Where
+from undertorch.records import Advice, Assumption, Bound, Idle, IdleCause, Kind, Math, Origin, Phase, Step, Where
+from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
 from undertorch.steps.advice import advise
 from undertorch.steps.advice.chains import collect
 from undertorch.steps.advice.dataflow import Queue
@@ -61,6 +62,17 @@ def test_a_loss_that_goes_over_its_logits_again_and_again():
     assert one.lines == (Where(file="train.py", line=4, function="forward"),)
     assert "1,024 × 1,000 logits 13 times" in one.what
     assert one.op == "linear_cross_entropy"
+
+
+def test_the_loss_of_each_microbatch_is_spoken_of_once():
+    tape = Tape()
+    loss(tape)
+    once = advised(tape.step())["cross-entropy"]
+    loss(tape)
+    twice = advised(tape.step())["cross-entropy"]  # one of that kind
+    assert (twice.saves_us, twice.saves_bytes) == (2 * once.saves_us, 2 * once.saves_bytes)
+    assert twice.what == f"{once.what} (2 times in the step.)"
+    assert twice.lines == once.lines
 
 
 def test_what_only_has_the_size_of_the_logits_is_no_part_of_the_loss():
@@ -326,10 +338,10 @@ def test_clipping_before_a_fused_update_reads_and_writes_every_gradient_once_mor
     assert [where.line for where in one.lines] == [9]
 
 
-def test_weights_that_autocast_converts_in_every_step():
-    """10⁶ weights: 6 MB forward, 6 MB back; an optimizer that writes both formats writes 2 MB more."""
+def autocast_weights(dtype: str) -> Tape:
+    """10⁶ weights, cast forward and their gradients back, updated by a fused AdamW."""
     tape = Tape()
-    weight, short = tape.new(1000, 1000, dtype="float32"), tape.new(1000, 1000)
+    weight, short = tape.new(1000, 1000, dtype="float32"), tape.new(1000, 1000, dtype=dtype)
     x, y, grad = tape.new(10, 1000), tape.new(10, 1000), tape.new(1000, 1000)
     cast = tape.call("_to_copy", {"self": weight}, (short,), Kind.COPY, line=3)
     tape.call("mm", {"self": x, "mat2": short}, (y,), Kind.MATMUL, line=3)
@@ -339,10 +351,24 @@ def test_weights_that_autocast_converts_in_every_step():
     tape.call("_to_copy", {"self": grad}, (long,), Kind.COPY, node="ToCopyBackward0", forward=cast.id, **back)
     states = {"exp_avgs": (tape.new(1000, 1000, dtype="float32"),)}
     tape.call("_fused_adamw_", {"self": (weight,), "grads": (long,), **states}, phase=Phase.UPDATE, line=9)
-    one = advised(tape.step())["weight-casts"]
+    return tape
+
+
+def test_weights_that_autocast_converts_in_every_step():
+    """6 MB forward, 6 MB back; an optimizer that writes both formats writes 2 MB more."""
+    one = advised(autocast_weights("bfloat16").step())["weight-casts"]
     assert one.saves_bytes == 10_000_000
     # writing 2 MB takes 0.5 µs and a start
     assert one.saves_us == pytest.approx(200, abs=2)
+
+
+def test_nobody_is_told_to_keep_weights_in_float16():
+    """torch.amp.GradScaler raises `Attempting to unscale FP16 gradients.`; a V100 has no bfloat16 to go to."""
+    step = autocast_weights("float16").step()
+    said = advised(step)["weight-casts"].what
+    assert "model.to(torch.bfloat16)" in said
+    assert "model.to(torch.float16)" not in said
+    assert "weight-casts" not in advised(step, gpus.find("V100-SXM2-32GB"))
 
 
 def test_a_cast_of_what_is_no_weight_is_none():
@@ -461,6 +487,31 @@ def test_a_queue_that_the_cpu_cannot_keep_full():
     one = advised(tape.step(idle=idle))["launching"]
     assert one.saves_us == 70
     assert one.lines == (where,)
+
+
+def test_a_script_that_compiles_its_model_is_not_told_to():
+    """What it compiles is told by its modules, in whose calls the ops stand."""
+    tape = Tape()
+    normed(tape, layers=2)
+    loss(tape)
+    idle = tuple(Idle(start_us=0, time_us=us, cause=cause, where=tape.ops[0].where) for us, cause in CAUSES)
+    step = tape.step(idle=idle)
+    assert {"launching", "fuse-norm", "cross-entropy"} <= advised(step).keys()
+    compiled = replace(step.accounting, assumed=(Assumption(where=None, what=f"{UNCOMPILED}: as it is."),))
+    inside = tuple(replace(op, module="layers.0") for op in step.ops)
+    assert advised(replace(step, ops=inside, accounting=compiled)) == {}
+    assert set(advised(replace(step, accounting=compiled))) == {"fuse-norm", "cross-entropy"}, "outside of any module"
+
+
+def test_a_loss_in_a_function_that_the_script_compiles_is_not_to_be_compiled():
+    tape = Tape()
+    loss(tape)
+    step = tape.step()
+    inside = Where(file="train.py", line=9, function="loss_of")
+    step = replace(step, ops=tuple(replace(op, chain=(inside,)) for op in step.ops))
+    compiled = Assumption(where=replace(inside, line=8), what=f"{UNCOMPILED_FUNCTION}: as it is.")
+    assert "cross-entropy" in advised(step)
+    assert advised(replace(step, accounting=replace(step.accounting, assumed=(compiled,)))) == {}
 
 
 CAUSES = ((30, IdleCause.LAUNCH), (40, IdleCause.LAUNCH), (50, IdleCause.GAP))

@@ -40,14 +40,21 @@ class Written:
         """A call into ATen, a node of the engine or a marker."""
         self.add("cpu_op", name, begin, end, thread, **args)
 
-    def launch(self, at: float, *kernels: tuple[str, float, float], thread: int = MAIN, graph: bool = False) -> None:
+    def launch(
+        self,
+        at: float,
+        *kernels: tuple[str, float, float],
+        thread: int = MAIN,
+        graph: bool = False,
+        grid: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
         """A launch and what it ran on the GPU: names, starts and ends."""
         self._correlation += 1
         name = "cudaGraphLaunch" if graph else "cudaLaunchKernel"
         self.add("cuda_runtime", name, at, at + 1, thread, correlation=self._correlation)
         for kernel, begin, end in kernels:
             category = "gpu_memset" if kernel == "Memset" else "kernel"
-            geometry = {} if category == "gpu_memset" else {"grid": [1, 1, 1], "block": [32, 1, 1]}
+            geometry = {} if category == "gpu_memset" else {"grid": list(grid), "block": [32, 1, 1]}
             self.add(category, kernel, begin, end, 7, correlation=self._correlation, device=0, stream=7, **geometry)
 
     def step(self, number: int, begin: float, end: float) -> None:

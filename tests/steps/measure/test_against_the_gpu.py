@@ -8,6 +8,7 @@ import gzip
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,25 @@ def test_a_linear_layer_is_one_product_forward_and_two_backward(step: Step, line
         and any(line in text for text in texts(step, launch))
     )
     assert found == {Phase.FORWARD: LAYERS * forward, Phase.BACKWARD: LAYERS * backward}
+
+
+@pytest.mark.parametrize("golden", ["gpt2", "gpt2-captured"], indirect=True)
+def test_of_what_inductor_did_not_write_all_bytes_are_known(golden):
+    """A CUDA graph's kernels have those of the calls that were captured."""
+    _, step, _ = golden
+    assert all(launch.kernel.min_bytes is not None for launch in step.launches)
+
+
+@pytest.mark.parametrize("golden", ["gpt2"], indirect=True)
+def test_parts_of_a_product_are_read_as_they_were_written(golden):
+    """Three products a layer are cut: the gradients of the weights of `up` and `down` in two parts (64 tiles of 192 x
+    192 in 128 blocks), of `out` in three (36 of 128 x 128 in 108)."""
+    _, step, _ = golden
+    products = [launch.kernel for launch in step.launches if launch.kernel.kind is Kind.MATMUL]
+    cut = [pair for pair in pairwise(products) if "splitKreduce" in pair[1].name]
+    assert all(adds.min_bytes_read == main.min_bytes_written for main, adds in cut)
+    parts = Counter((main.blocks, main.min_bytes_written / (2 * adds.min_bytes_written)) for main, adds in cut)
+    assert parts == {(128, 2): 2 * LAYERS, (108, 3): LAYERS}
 
 
 def test_attention_is_one_kernel_forward_in_each_layer(step: Step):

@@ -3,6 +3,7 @@ tests/golden/measured/models.json.gz)."""
 
 import gzip
 import json
+from functools import cache
 
 import pytest
 
@@ -44,6 +45,7 @@ def kernels(channels: int, size: int):
     return (*costs.kernels(forward, H200), *costs.kernels(backward, H200))
 
 
+@cache
 def recorded(name: str) -> list[float]:
     """Microseconds of each of the 53, in the order of the network (backward: the other way round)."""
     with gzip.open(GOLDEN / "measured" / "models.json.gz") as file:

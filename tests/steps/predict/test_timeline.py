@@ -1,6 +1,8 @@
 """A queue of kernels, laid out by hand."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from undertorch.records import Bound, IdleCause, Kernel, Kind, Launch, Op, Origi
 from undertorch.steps.predict import shares
 from undertorch.steps.predict.timeline import Costed, lay_out
 
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 H200 = replace(gpus.find("H200"), launch_gap_us=1.0)
 
 
@@ -77,6 +80,19 @@ def test_views_cost_cpu_time_only():
     found = lay_out([costed(0, 0.5), *(costed(i, None) for i in range(1, 51))], H200)
     assert len(found.launches) == 1
     assert found.step_us == pytest.approx(shares.HOST_OP_US + 50 * shares.HOST_VIEW_US, rel=0.01)
+
+
+def test_own_ops_cost_the_cpu_what_was_measured_beside_an_h200():
+    """benchmarks/results/ops_overhead.json: a call, and a backward by torch.autograd.grad, of whose time torch's own
+    softmax has 36 µs for its Op and the rest for the call."""
+    rows = json.loads((RESULTS / "ops_overhead.json").read_text("utf-8"))["rows"]
+    softmax = next(row for row in rows if row["op"] == "softmax")
+    grad_call = softmax["torch_backward_us"] - shares.HOST_OP_US
+    for row in rows:
+        for part, measured in (("forward", row["forward_us"]), ("backward", row["backward_us"] - grad_call)):
+            name = f"undertorch::{row['op']}_{part}"
+            found = lay_out([costed(i, 0.5, name) for i in range(50)], H200)
+            assert found.step_us / 50 == pytest.approx(measured, rel=0.05, abs=3.0), name
 
 
 def test_a_value_read_back_makes_the_cpu_wait_so_that_the_gpu_runs_dry():

@@ -10,6 +10,7 @@ from undertorch.steps.record import ScriptFailed, record
 
 SCRIPT = "distributed.py"
 PARAMETERS = 4
+pytestmark = pytest.mark.builds
 
 
 def counted(recording, how):

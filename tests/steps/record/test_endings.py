@@ -36,6 +36,26 @@ def test_an_error_inside_an_op_shows_the_line_that_called_it(scripts, capfd, lin
     assert "undertorch/steps" not in shown
 
 
+def test_an_error_after_values_that_were_made_up_says_so_with_the_place(tmp_path):
+    """topk of what is not computed: both indices are 1."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        'y = torch.randn(8, 64, device="cuda", requires_grad=True)\n'
+        "top = y.topk(2).indices[0].tolist()\n"
+        "assert len(set(top)) == 2\n"
+    )
+    with pytest.raises(ScriptFailed, match=r"made up, lastly at \S*train.py:3 .*--assume \S*train.py:3=VALUE"):
+        record(script, (), gpus.find("H200"))
+
+
+def test_inference_on_the_gpu_is_not_told_to_go_there(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text('import torch\nx = torch.randn(8, 64, device="cuda") @ torch.randn(64, 64, device="cuda")\n')
+    with pytest.raises(NoStep, match="computes on the GPU and trains nothing"):
+        record(script, (), gpus.find("H200"))
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

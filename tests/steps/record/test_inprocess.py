@@ -12,6 +12,7 @@ from undertorch.gpus import find
 from undertorch.steps.record import record
 
 SCRIPT = Path(__file__).parent / "scripts" / "own_loop.py"
+pytestmark = pytest.mark.builds
 
 
 @cache
@@ -31,18 +32,23 @@ def test_the_wanted_step_is_seen_and_the_block_left(shown):
     assert "after the loop" not in shown
 
 
-def test_its_ops_are_those_that_a_script_of_the_same_loop_records(shown, tmp_path):
-    """The one runs its backward in threads of the engine, the other in its own."""
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """What a script of the same loop records."""
     lines = SCRIPT.read_text().splitlines(keepends=True)
     begin = next(number for number, line in enumerate(lines) if line.startswith("def train"))
     end = next(number for number, line in enumerate(lines) if line.startswith("head ="))
-    script = tmp_path / "train.py"
+    script = tmp_path_factory.mktemp("loop") / "train.py"
     script.write_text(
         "".join(
             ("import torch\nfrom torch import nn\nshown = {}\nhead = nn.Linear(8, 2)\n", *lines[begin:end], "train()\n")
         )
     )
-    recorded = record(script, (), find("H200"), step=3)
+    return record(script, (), find("H200"), step=3)
+
+
+def test_its_ops_are_those_that_a_script_of_the_same_loop_records(shown, recorded):
+    """The one runs its backward in threads of the engine, the other in its own."""
     assert shown["ops"] == [op.name for op in recorded.ops]
 
 

@@ -9,6 +9,7 @@ from undertorch.records import Phase
 from undertorch.steps.record import NoStep, NotHandedOver, RecordError, ScriptFailed, record
 
 SCRIPT = "odd.py"
+pytestmark = pytest.mark.builds
 
 
 def counted(recording, how):

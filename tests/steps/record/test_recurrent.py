@@ -6,6 +6,7 @@ from undertorch.records import Phase
 
 LSTM = 2 * 4  # two layers, each with two weights and two biases
 GRU = 2  # no biases
+pytestmark = pytest.mark.builds
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from undertorch.steps.record.remedies import remedy
+
+pytestmark = pytest.mark.builds
 
 
 def raised(call):
@@ -37,12 +40,12 @@ def installed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def linked_against_cuda(tmp_path):
-    """Compiles a library that needs libcudart.so.12, which is nowhere."""
+    """Compiles a library that needs the libcudart.so of CUDA 8, which no package of torch's brings along."""
 
     def compiled(path):
-        aside, source = tmp_path / "libcudart.so.12", tmp_path / "empty.c"
+        aside, source = tmp_path / "libcudart.so.8.0", tmp_path / "empty.c"
         source.touch()
-        subprocess.run(["cc", "-shared", source, "-Wl,-soname,libcudart.so.12", "-o", aside], check=True)
+        subprocess.run(["cc", "-shared", source, "-Wl,-soname,libcudart.so.8.0", "-o", aside], check=True)
         subprocess.run(["cc", "-shared", source, "-Wl,--no-as-needed", aside, "-o", path], check=True)
         aside.unlink()
 
@@ -71,11 +74,11 @@ def test_a_package_without_its_compiled_part_is_not_told_to_be_installed(install
 
 
 def test_an_extension_that_finds_no_library_of_cuda_has_the_same_remedy(installed, linked_against_cuda):
-    """The loader's own error: `libcudart.so.12: cannot open shared object file`."""
+    """The loader's own error: `libcudart.so.8.0: cannot open shared object file`."""
     folder = installed("flash_attn", "import flash_attn_2_cuda\n")
     linked_against_cuda(folder / "flash_attn_2_cuda.so")
     error = raised(lambda: importlib.import_module("flash_attn"))
-    assert "libcudart.so.12: cannot open shared object file" in str(error)
+    assert "libcudart.so.8.0: cannot open shared object file" in str(error)
     assert "scaled_dot_product_attention takes the same kernels" in remedy(error)
 
 
@@ -89,6 +92,30 @@ def test_a_library_that_a_package_loads_by_hand_has_it_too(installed, linked_aga
     )
     linked_against_cuda(folder / "bitsandbytes" / "libbitsandbytes_cuda126.so")
     assert "take torch.optim's optimizer" in remedy(raised(lambda: importlib.import_module("bitsandbytes")))
+
+
+@pytest.mark.parametrize(
+    ("package", "instead"),
+    [
+        ("flash_attn", "scaled_dot_product_attention"),
+        ("xformers.ops", "scaled_dot_product_attention"),
+        ("bitsandbytes", "torch.optim"),
+        ("apex", "AdamW"),
+        ("deepspeed", "plain loop"),
+    ],
+)
+def test_a_package_that_only_a_gpu_has_is_told_what_to_do_without(package, instead):
+    said = remedy(raised(lambda: importlib.import_module(package)))
+    assert instead in said
+    assert "Install" not in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU, whose driver answers")
+def test_what_asks_for_a_driver_that_is_not_there_is_called_a_limit_of_undertorch():
+    """torch itself, of which no part is replaced here."""
+    with pytest.raises((RuntimeError, AssertionError)) as asked:
+        torch.zeros(1, device="cuda")
+    assert "a limit of undertorch, not the script's fault" in remedy(asked.value)
 
 
 def test_a_plain_package_that_is_missing_is_to_be_installed():

@@ -13,7 +13,7 @@ from steps.traces.by_hand import path
 from undertorch.steps.traces.joining import NODE, Joined, join, node_of
 from undertorch.steps.traces.nesting import nest
 from undertorch.steps.traces.reading import read
-from undertorch.steps.traces.starts import DAY_US
+from undertorch.steps.traces.starts import ROUND_US
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ def test_the_joins_are_those_that_the_raw_events_show(known):
     assert call.name == known.call
     node, forward = node_of(call), found.forward_of(call)
     assert (None if node is None else node.name.removeprefix(NODE)) == known.node
-    # Whole days are taken off starts that count from 1970.
-    assert (None if forward is None else (forward.name, forward.start % DAY_US)) == (
-        None if known.forward is None else (known.forward, known.starts % DAY_US)
+    # Whole rounds are taken off starts that count from 1970.
+    assert (None if forward is None else (forward.name, forward.start % ROUND_US)) == (
+        None if known.forward is None else (known.forward, known.starts % ROUND_US)
     )

@@ -139,6 +139,18 @@ def test_allocations_that_stand_in_pieces_of_their_own_are_read(tmp_path, small_
     assert step.memory.peak_bytes == 2099
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_what_is_alive_when_the_step_begins_is_told_by_time_and_not_by_the_order_in_the_file(order, tmp_path):
+    script = many(3)
+    for place in order:
+        alive = {"Device Type": 1, "Total Allocated": 1000 + place}
+        script.events.append(
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 100 * place + 6, "args": alive}
+        )
+    step, _ = see_trace(script.write(tmp_path))
+    assert (step.memory.start_bytes, step.memory.peak_bytes) == (1000, 1002)
+
+
 def test_damage_is_told_wherever_in_the_file_it_is(tmp_path, small_blocks):
     """A kernel of the last step, where the second is shown."""
     script = steps_of(many(300), 3)

@@ -56,6 +56,33 @@ def test_every_piece_of_a_file_counts_from_the_same_moment(tmp_path, monkeypatch
     )
 
 
+@pytest.mark.parametrize("block", [1000, 1 << 22])
+def test_digits_that_change_all_at_once_change_nothing(tmp_path, monkeypatch, block):
+    """The first kernels start before 1,796,100,000,000,000 µs since 1970, the others after."""
+    monkeypatch.setattr(pieces, "BLOCK", block)
+    starts = tuple(f"{100 + 2 * number}.{number:03d}" for number in range(20))
+    step, _ = see_trace(written(tmp_path, "trace.json", 1_796_100_000_000_000 - 119, starts))
+    assert [launch.start_us for launch in step.launches] == pytest.approx(
+        [2.001 * number for number in range(20)], abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("wrong", ["17960", "17960.5", "1796005000012345", "-1796050000123456.789", "0", "1.79605e15"])
+def test_a_start_that_only_begins_like_the_others_is_damaged(tmp_path, monkeypatch, wrong):
+    """Too short by some digits, or on the other side of 1970."""
+    monkeypatch.setattr(pieces, "BLOCK", 1000)
+    starts = tuple(f"{100 + 2 * number}.{number:03d}" for number in range(20))
+    path = written(tmp_path, "trace.json", TODAY_US, starts)
+    right = f'"ts": {TODAY_US + 124}.012'
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, f'"ts": {wrong}'))
+    step, _ = see_trace(path)
+    others = [number for number in range(20) if number != 12]
+    assert [launch.start_us for launch in step.launches] == pytest.approx([2.001 * one for one in others], abs=1e-4)
+    assert any("1 kernel, of kernel12" in one.what for one in step.accounting.assumed)
+
+
 @pytest.mark.parametrize("base_ns", [QUARTER_NS, QUARTER_NS - 7_000_000_000_000])
 def test_clocks_of_ranks_are_compared_across_what_their_files_count_from(tmp_path, base_ns):
     """One file counts from 1970, the other from a moment that it names. They end at 101.000 and 103.045 µs: rank 1's

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from undertorch.records import Bound, Gpu, IdleCause, Origin, Step
 from undertorch.reports.page.marks import place_text
 from undertorch.reports.page.memory import op_of
-from undertorch.reports.terminal.bounds import IDLES, WAITS
+from undertorch.reports.terminal.bounds import IDLES, spent
 from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
-from undertorch.reports.terminal.runs import Run, bounds, busy
+from undertorch.reports.terminal.runs import Run, busy
 from undertorch.reports.terminal.totals import utilisation
 
 
@@ -33,7 +33,7 @@ class Wait:
     """A part of the step's time, by what it is spent on."""
 
     key: str
-    """A bound, `idle` or `unknown`: the name of its colour."""
+    """A bound, `instructions`, `idle` or `unknown`: the name of its colour."""
     label: str
     said: str
     share: float
@@ -142,8 +142,14 @@ def waits(step: Step, runs: Sequence[Run]) -> tuple[Wait, ...]:
     if not runs or not whole:
         return ()
     found = [
-        Wait(key=str(kind or "unknown"), label=LABELS[kind], said=WAITS[kind], share=spent / whole, time_us=spent)
-        for kind, spent in bounds(runs)
+        Wait(
+            key="instructions" if one.instructions else str(one.bound or "unknown"),
+            label="instructions" if one.instructions else LABELS[one.bound],
+            said=one.said,
+            share=one.time_us / whole,
+            time_us=one.time_us,
+        )
+        for one in spent(runs)
     ]
     if idle_us:
         found.append(Wait(key="idle", label="idle", said="runs nothing", share=idle_us / whole, time_us=idle_us))

@@ -1,6 +1,5 @@
 """All that the page shows of one step, in one record: the templates only lay it out."""
 
-import shlex
 from dataclasses import dataclass
 
 from undertorch.records import Gpu, Step
@@ -26,6 +25,7 @@ from undertorch.reports.terminal.assumptions import heading
 from undertorch.reports.terminal.bounds import verdict
 from undertorch.reports.terminal.missing import Missing
 from undertorch.reports.terminal.runs import Run, busy, runs
+from undertorch.reports.terminal.text import command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def step_view(step: Step, gpu: Gpu | None, number: int, label: str) -> StepView:
         runs=all_runs,
         busy_us=busy(all_runs),
         span=whole,
-        command=shlex.join((seen.script, *seen.arguments)),
+        command=command(seen),
         verdict=verdict(step, all_runs),
         figures=figures(step, all_runs, gpu),
         utilisation=split_utilisation(step, gpu)[1],

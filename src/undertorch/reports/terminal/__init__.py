@@ -12,6 +12,7 @@ from undertorch.reports.terminal.calls import calls
 from undertorch.reports.terminal.header import header
 from undertorch.reports.terminal.kernels import top_kernels
 from undertorch.reports.terminal.lines import source_lines
+from undertorch.reports.terminal.modules import modules
 from undertorch.reports.terminal.phases import phases
 from undertorch.reports.terminal.runs import runs
 from undertorch.reports.terminal.text import Paragraph
@@ -49,6 +50,7 @@ def _parts(step: Step, gpu: Gpu | None, width: int) -> tuple[RenderableType, ...
     return (
         header(step, gpu, all_runs),
         source_lines(step, all_runs, width),
+        *modules(all_runs, width),
         *calls(all_runs, width),
         *advice(step, all_runs),
         top_kernels(all_runs, gpu),

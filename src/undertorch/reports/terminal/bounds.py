@@ -1,10 +1,18 @@
 """What bounds a group of launches, in a word or in a sentence."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from undertorch.records import Bound, IdleCause, Launch, Origin, Step
+from undertorch.records import Bound, IdleCause, Kind, Launch, Origin, Step
 from undertorch.reports.terminal.numbers import UNKNOWN, count, percent
 from undertorch.reports.terminal.runs import Run, bounds, busy, grouped
+
+PRODUCTS = {Kind.MATMUL: "matmul", Kind.ATTENTION: "attention", Kind.CONVOLUTION: "convolutions"}
+"""What arithmetic units are for. Other kernels that compute bounds wait for the instructions that they have to issue, a
+cast or a copy with strides without any arithmetic."""
+
+INSTRUCTIONS = {Kind.COPY: "casts and copies"}
+"""What such kernels are called, where that is not their kind."""
 
 WAITS = {
     Bound.MEMORY: "waits for memory",
@@ -27,6 +35,43 @@ IDLES = {
 
 WORTH_SAYING = 0.005
 """Shares below half a percent are left to the tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """A part of the busy time, by what it is spent on."""
+
+    bound: Bound | None
+    instructions: bool
+    """Bound by compute, and no arithmetic of products: the instructions that other kernels issue."""
+    said: str
+    """Goes on a sentence: `49.7 % …`."""
+    time_us: float
+
+
+def spent(all_runs: Sequence[Run]) -> tuple[Spent, ...]:
+    """The busy time by what bounds it, the longest first."""
+    groups = grouped(all_runs, lambda run: (run.launch.bound, _instructions(run.launch)))
+    found = [
+        Spent(bound=kind, instructions=others, said=_said(kind, others, some), time_us=busy(some))
+        for (kind, others), some in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.time_us))
+
+
+def _instructions(launch: Launch) -> bool:
+    return launch.bound is Bound.COMPUTE and launch.kernel.kind not in PRODUCTS
+
+
+def _said(kind: Bound | None, instructions: bool, some: Sequence[Run]) -> str:
+    if kind is not Bound.COMPUTE:
+        return WAITS[kind]
+    times = {one: busy(group) for one, group in grouped(some, lambda run: run.launch.kernel.kind).items()}
+    longest = sorted(times, key=lambda one: -times[one])
+    if instructions:
+        names = [INSTRUCTIONS.get(one, str(one)) for one in longest[:2]]
+        return f"is spent on instructions ({', '.join(names)}{', …' if len(longest) > len(names) else ''})"
+    return f"{WAITS[kind]} ({', '.join(PRODUCTS[one] for one in longest)})"
 
 
 def bound(some: Sequence[Run]) -> str:
@@ -52,9 +97,10 @@ def verdict(step: Step, all_runs: Sequence[Run]) -> str:
     if not whole:
         return "Nothing ran on the GPU in this step."
     parts = [
-        f"{percent(time / whole)} {WAITS[kind]}{_kinds(all_runs) if kind is None and 2 * time > whole else ''}"
-        for kind, time in bounds(all_runs)
-        if time >= WORTH_SAYING * whole
+        f"{percent(one.time_us / whole)} {one.said}"
+        f"{_kinds(all_runs) if one.bound is None and 2 * one.time_us > whole else ''}"
+        for one in spent(all_runs)
+        if one.time_us >= WORTH_SAYING * whole
     ]
     parts[0] = parts[0].replace(" %", " % of the busy time", 1)
     said, idle = ", ".join(parts), _idle(step)

@@ -58,7 +58,7 @@ def overview(gpus: Iterable[Gpu]) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("GPU", style="bold", no_wrap=True)
     table.add_column("family", no_wrap=True)
-    for head in ("SMs", "cores", "GiB", *Distance, "bf16", "fp32"):
+    for head in ("SMs", "cores", "GiB", *Distance, "half", "fp32"):
         table.add_column(head, justify="right", no_wrap=True)
     for gpu in gpus:
         table.add_row(
@@ -68,11 +68,13 @@ def overview(gpus: Iterable[Gpu]) -> RenderableType:
             f"{gpu.cuda_cores:,}",
             three(gpu.memory_bytes / 2**30),
             *(_tera(bandwidth(gpu, distance)) for distance in Distance),
-            *(_tera(gpu.peaks.get(math)) for math in (Math.TENSOR_BF16, Math.FP32)),
+            _tera(gpu.peaks.get(Math.TENSOR_BF16, gpu.peaks.get(Math.TENSOR_FP16))),
+            _tera(gpu.peaks.get(Math.FP32)),
         )
     notes = Text(
         "\ncores: CUDA cores. global, l2, shared: bandwidths in TB/s.\n"
-        "bf16 (tensor cores, dense), fp32: peaks in TFLOP/s. – not known, or not there.\n"
+        "half (tensor cores, dense; bfloat16, or else float16), fp32: peaks in TFLOP/s.\n"
+        "– not known, or not there.\n"
         "✓ verified: predicted times were compared with times measured on that GPU.\n"
         "undertorch gpus NAME shows all figures of one, and where they come from.",
         style="dim",

@@ -6,19 +6,19 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from undertorch.records import Gpu, Step
-from undertorch.reports.terminal.bounds import bound
-from undertorch.reports.terminal.numbers import count, ratio, size, time
-from undertorch.reports.terminal.runs import busy, runs
+from undertorch.reports.terminal.numbers import UNKNOWN, count, percent, ratio, size, time
+from undertorch.reports.terminal.runs import Run, bounds, busy, runs
 from undertorch.reports.terminal.text import Paragraph, cut, title
 
 NAME = 14
-HEADINGS = ("step", "busy", "samples/s", "peak", "memory left")
-WIDTHS = (8, 8, 10, 8, 15)
+HEADINGS = ("step", "busy", "idle", "samples/s", "peak", "memory left")
+WIDTHS = (8, 8, 8, 10, 8, 13)
 """Cells of each figure; the name and the bound stand to the left and right of them."""
 
 
 def gpus_compared(seen: Sequence[tuple[Gpu, Step]], failed: Sequence[Gpu] = ()) -> RenderableType:
-    """Wall and busy time, samples a second, peak memory and whether the GPU has it, what bounds most of the time.
+    """Wall and busy time, the share of the step that the GPU is idle, samples a second, peak memory and whether the GPU
+    has it, what bounds most of the busy time.
 
     GPUs for which the script failed have a row that says so; why is said elsewhere.
     """
@@ -43,14 +43,23 @@ def _gpu(gpu: Gpu, step: Step) -> Text:
     cells = (
         time(step.step_us),
         time(busy(all_runs)),
+        percent(ratio(sum(idle.time_us for idle in step.idle), step.step_us)),
         count(None if rate is None else round(rate * 1e6)),
         size(step.memory.peak_bytes),
         _left(gpu, step),
     )
-    row = _row(gpu.name + (" ✓" if gpu.verified else ""), cells, bound(all_runs) if all_runs else "nothing ran")
+    row = _row(gpu.name + (" ✓" if gpu.verified else ""), cells, _bound(all_runs))
     if "short" in cells[-1]:
         row.stylize("red")
     return row
+
+
+def _bound(all_runs: Sequence[Run]) -> str:
+    """The word for most of the busy time."""
+    if not all_runs:
+        return "nothing"
+    (most, _), *_ = bounds(all_runs)
+    return str(most or UNKNOWN)
 
 
 def _left(gpu: Gpu, step: Step) -> str:

@@ -1,6 +1,5 @@
 """The head of the report: what was seen, on which GPU, how long it takes, what memory it needs."""
 
-import shlex
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -8,9 +7,10 @@ from rich.rule import Rule
 from rich.text import Text
 
 from undertorch.records import Gpu, IdleCause, Origin, Step
+from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
 from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
 from undertorch.reports.terminal.runs import Run, busy
-from undertorch.reports.terminal.text import Paragraph, fact
+from undertorch.reports.terminal.text import Paragraph, command, fact
 
 WORTH_A_CAUTION = 0.05
 """Share of the step that the GPU waits for the CPU, from which on the host is worth a word."""
@@ -20,7 +20,7 @@ def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
     """Script, GPU and step; times with their origin; samples; memory; versions."""
     seen = step.environment
     title = Text.assemble(
-        (shlex.join((seen.script, *seen.arguments)), "bold"),
+        (command(seen), "bold"),
         f" · step {seen.step} · ",
         (step.gpu, "bold"),
         f" · times {step.time_origin}",
@@ -32,9 +32,20 @@ def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
         *_samples(step),
         fact("memory", _memory(step, gpu)),
         fact("versions", _versions(step)),
+        *_eager(step),
         *_host(step),
         *_doubt(step, gpu),
     )
+
+
+def _eager(step: Step) -> list[Paragraph]:
+    """A script that compiles, whose step is shown as it is without."""
+    compiling = (UNCOMPILED, UNCOMPILED_FUNCTION)
+    found = next((one for one in step.accounting.assumed if one.what.startswith(compiling)), None)
+    if found is None:
+        return []
+    place = "" if found.where is None else f" of {found.where.file}:{found.where.line}"
+    return [fact("eager", f"the torch.compile{place} is left out, and so is advice that it may have taken already")]
 
 
 def _host(step: Step) -> list[Paragraph]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from undertorch.records import Bound, Gpu, Launch
+from undertorch.records import Bound, Gpu, Launch, Origin
 from undertorch.reports.terminal.bounds import bound
 from undertorch.reports.terminal.names import Named
 from undertorch.reports.terminal.numbers import count, flops, geometry, percent, ratio, size, time
@@ -50,7 +50,9 @@ def _figures(spent: str, share: str, launches: str, style: str = "") -> Text:
 def _details(group: Sequence[Run], gpu: Gpu | None) -> list[str]:
     launch = longest(group)
     kernel = launch.kernel
-    return [f"{kernel.kind}, {kernel.library}", geometry(kernel), _occupancy(launch), *rates(group, gpu), bound(group)]
+    guess = launch.time_origin is Origin.PREDICTED and "guess" in (kernel.note or "")
+    said = [f"{kernel.kind}, {kernel.library}", geometry(kernel), _occupancy(launch), *rates(group, gpu), bound(group)]
+    return [*said, "a guess"] if guess else said
 
 
 def _occupancy(launch: Launch) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -223,7 +224,7 @@ class _Page:
             if line.file is not None:
                 yield Text.assemble((left, "dim"), cut(source, self.width - self.indent), no_wrap=True)
             yield Text.assemble(" " * self.indent, figures, no_wrap=True)
-        yield self.phases(one)
+        yield from self.phases(one)
         if one.unknown:
             yield self.unknown(one.unknown)
         if line.time_us >= OPENED * self.whole or line.file is None:
@@ -260,13 +261,23 @@ class _Page:
         text.stylize("bold", HEAT, HEAT + 1 + WIDTHS[1])
         return text
 
-    def phases(self, one: Seen) -> Text:
+    def phases(self, one: Seen) -> Iterator[Text]:
+        """What each phase takes, in as many rows as that needs."""
         parts = [f"{phase} {time(busy(some))} ({count(len(some))}×)" for phase, some in by_phase(one.runs)]
         waits = f"+{time(one.idle_us)} idle" if one.idle_us >= self.least_idle and one.idle_us else ""
-        left = " " * (self.indent + 2) + waits
-        text = Text(cut(left + (" · " if waits else "") + " · ".join(parts), self.width), style="dim", no_wrap=True)
-        text.stylize("not dim bold", self.indent + 2, len(left))
-        return text
+        left = " " * (self.indent + 2)
+        rows = [left + waits]
+        for part in parts:
+            longer = rows[-1] + (" · " if rows[-1].strip() else "") + part
+            if cell_len(longer) <= self.width or not rows[-1].strip():
+                rows[-1] = longer
+            else:
+                rows.append(left + part)
+        for number, row in enumerate(rows):
+            text = Text(cut(row, self.width), style="dim", no_wrap=True)
+            if number == 0:
+                text.stylize("not dim bold", len(left), len(left) + len(waits))
+            yield text
 
     def kernels(self, one: Seen) -> Iterator[Text]:
         """Time, how often, name, grid × block of the longest, its occupancy, what bounds them."""

@@ -1,6 +1,7 @@
 """Rows of the report: paragraphs with a label, heads of parts, and text cut to the cells that a terminal gives it."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import commonpath
@@ -9,6 +10,11 @@ from pathlib import Path
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
+
+from undertorch.records import Environment
+
+LONG = 48
+"""Characters of a path from which on it is no title."""
 
 ENDING = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 """As torch.profiler's own handlers end the names of traces."""
@@ -52,6 +58,13 @@ def title(name: str, explained: str = "") -> Paragraph:
 def fact(label: str, said: str) -> Paragraph:
     """A label and what is said to it."""
     return Paragraph(text=Text(said), label=Text(f"  {label}", style="dim"), indent=15)
+
+
+def command(seen: Environment) -> str:
+    """A script and its arguments, or a trace; of a long path that begins at the root the name alone."""
+    path = Path(seen.script)
+    long = path.is_absolute() and len(seen.script) > LONG
+    return " ".join([f"…/{path.name}" if long else shlex.quote(seen.script), *map(shlex.quote, seen.arguments)])
 
 
 def cut(text: str, width: int) -> str:

@@ -1,5 +1,9 @@
 """What is worth changing in a script, found in its step: from the step's own figures, and only what can be done now."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
 from undertorch.records import Advice, Gpu, Step
 from undertorch.records.totals import busy_us
 from undertorch.steps.advice.attention import explicit_attention
@@ -35,6 +39,28 @@ FINDERS = (
 """In this order: what one of them takes up is no more the next one's, so that no launch is saved twice."""
 
 
+def _joined(savings: Iterable[Saving]) -> Iterator[Saving]:
+    """What is said word for word of several places of the step, as of each microbatch, is said once."""
+    alike: dict[tuple[str, str], list[Saving]] = defaultdict(list)
+    for one in savings:
+        alike[one.kind, one.what].append(one)
+    for some in alike.values():
+        yield some[0] if len(some) == 1 else _together(some)
+
+
+def _together(some: Sequence[Saving]) -> Saving:
+    times, sizes = [one.saves_us for one in some], [one.saves_bytes for one in some]
+    return replace(
+        some[0],
+        ops=frozenset().union(*(one.ops for one in some)),
+        about=frozenset().union(*(one.about for one in some)),
+        lines=tuple(dict.fromkeys(line for one in some for line in one.lines)),
+        saves_us=None if None in times else sum(time for time in times if time is not None),
+        saves_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
+        what=f"{some[0].what} ({len(some)} times in the step.)",
+    )
+
+
 def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
     """What is worth changing, the largest saving first, unknown ones last; nothing that is known to save less than 1 %
     of the busy time.
@@ -47,7 +73,7 @@ def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
     found: list[Saving] = []
     taken: set[int] = set()
     for find in FINDERS:
-        for saving in find(queue, frozenset(taken)):
+        for saving in _joined(find(queue, frozenset(taken))):
             if saving.saves_us is None or (saving.saves_us > 0 and saving.saves_us >= least):
                 found.append(saving)
                 taken |= saving.ops

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from undertorch.records import Phase
+from undertorch.records import Math, Phase
 from undertorch.steps.advice.dataflow import Queue, Saving, changes_dtype
 
 
@@ -35,15 +35,22 @@ def weight_casts(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     weights = {op.inputs[0].storage: op.results[0] for op in down.values()}
     stays = sum(tensor.bytes for tensor in weights.values())
     dtype = next(iter(down.values())).results[0].dtype
+    first = ""
+    if dtype == "float16":
+        # torch.amp.GradScaler refuses to unscale float16 gradients, and without one they are too small for it.
+        if Math.TENSOR_BF16 not in queue.gpu.peaks:
+            return
+        first, dtype = "Autocast to bfloat16 in place of float16, which needs no GradScaler, and keep", "bfloat16"
     yield Saving(
         kind="weight-casts",
         ops=ops,
         saves_us=queue.time_us(ops) - queue.fused_us([], stays),
         saves_bytes=moved - stays,
         what=(
-            f"Autocast turns {len(weights):,} float32 weights into {dtype} in every step and microbatch, and their "
-            f"gradients back. Keep the model's weights in {dtype} (model.to(torch.{dtype})) and float32 master copies "
-            "in the optimizer, which writes both: updates that are too small for the short format are not lost then."
+            f"Autocast turns {len(weights):,} float32 weights into 16 bits in every step and microbatch, and their "
+            f"gradients back. {first or 'Keep'} the model's weights in {dtype} (model.to(torch.{dtype})) and float32 "
+            "master copies in the optimizer, which writes both (undertorch.ops.AdamW has them): updates that are too "
+            "small for the short format are not lost then."
         ),
         op=None,
     )

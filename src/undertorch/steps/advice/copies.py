@@ -96,7 +96,7 @@ def _pack(queue: Queue, packs: list[Op], taken: frozenset[int]) -> Iterator[Savi
         what=(
             f"Attention takes {parts} slices of one tensor and gives their gradients one by one, which backward copies "
             "together. PyTorch's own attention cannot do without; one that takes the packed tensor can, such as "
-            "flash_attn_qkvpacked_func of the flash-attn package."
+            "flash_attn_qkvpacked_func of the flash-attn package, whose kernels are seen on a GPU alone."
         ),
     )
 

@@ -70,7 +70,18 @@ def waiting(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             f"{'Once' if len(syncs) == 1 else f'{len(syncs):,} times'} in the step the CPU waits for the GPU (.item(), "
             "print, a comparison, nonzero, torch.save, synchronize), and the GPU then waits for launches. Keep values "
             "on the GPU (torch.where, loss.detach() added up), and read, save and take times every so many steps."
+            f"{_refilling(queue, saved)}"
         ),
+    )
+
+
+def _refilling(queue: Queue, saved: float) -> str:
+    """The step's idle time by its causes counts the wait alone; most of what it costs may come later."""
+    waited = sum(idle.time_us for idle in queue.step.idle if idle.cause is IdleCause.SYNC)
+    if saved <= 2 * waited:
+        return ""
+    return (
+        f" The GPU waits {waited / 1e3:,.2f} ms for that itself, and then for launches until the queue is full again."
     )
 
 
@@ -103,6 +114,8 @@ def looping(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
 def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """The GPU is idle because the CPU launches the model more slowly than it works. What waiting for values makes is
     left out, and so is what the model does not launch."""
+    if queue.compiles:
+        return
     late = [one for one in _late(queue) if one.op is None or not _outside(one.op)]
     outside = queue.launches(op.id for op in queue.step.ops if _outside(op))
     yield Saving(
@@ -114,8 +127,8 @@ def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         what=(
             f"The CPU cannot launch the {'model' if outside else 'step'}'s {len(queue.step.launches) - outside:,} "
             "kernels as fast as this GPU runs them. "
-            "torch.compile(model, mode='reduce-overhead') replays them as CUDA graphs, with one launch each "
-            "(torch.cuda.graph does so by hand); a larger batch gives each kernel more to do."
+            "torch.compile(model, mode='reduce-overhead') replays them as CUDA graphs, with one launch each (so does "
+            "torch.cuda.make_graphed_callables, without compiling); a larger batch gives each kernel more to do."
         ),
     )
 

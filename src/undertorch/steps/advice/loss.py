@@ -15,6 +15,8 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     for op in queue.step.ops:
         if op.name != "aten::_log_softmax" or op.id in seen | taken or not _feeds_loss(queue, op):
             continue
+        if queue.compiled(op):
+            continue
         logits = _logits(queue, op)
         about = frozenset(_about(queue, logits, op))
         seen |= about
@@ -26,6 +28,8 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         rows, classes = logits.elements // logits.shape[-1], logits.shape[-1]
         linear = queue.source(logits, op.id)
         from_matmul = linear is not None and Kind.MATMUL in queue.kinds(linear)
+        # In float16 that op hands on to torch.
+        such_as = "" if logits.dtype == "float16" else " (undertorch.ops.linear_cross_entropy)"
         yield Saving(
             kind="cross-entropy",
             ops=about,
@@ -38,7 +42,8 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
                 f"function and torch.compile that: forward then reads the {logits.dtype} logits once, backward reads "
                 "them and writes their gradient."
                 + (
-                    " A loss that takes in the last linear layer and goes by chunks of rows keeps no logits at all."
+                    f" A loss that takes in the last linear layer and goes by chunks of rows{such_as} keeps "
+                    "no logits at all."
                     if from_matmul
                     else ""
                 )

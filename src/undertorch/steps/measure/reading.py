@@ -39,6 +39,7 @@ from undertorch.steps.traces.bounds import bound
 from undertorch.steps.traces.collectives import collectives
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import number
+from undertorch.steps.traces.figures import with_costs
 from undertorch.steps.traces.idle import idle_times
 from undertorch.steps.traces.reading import Seen
 from undertorch.steps.traces.shapes import described
@@ -231,7 +232,7 @@ def _op(source: Source, ids: dict[tuple[int, int], int], first: int, rank: int, 
 
 def _kernels(lines: Lines, on_gpu: Sequence[Seen], ops: _Ops, gpu: Gpu) -> list[Kernel]:
     """Of each event its kernel, with figures where its call's cost has them."""
-    ran = [kernels.plain(event, lines.joined.launch_of(event)) for event in on_gpu]
+    ran = [kernels.plain(event, lines.joined.launch_of(event), ops.sources[id(event)][0].call) for event in on_gpu]
     of_call: dict[int, list[int]] = defaultdict(list)
     for place, event in enumerate(on_gpu):
         first = ops.of[id(event)][:1]
@@ -239,7 +240,7 @@ def _kernels(lines: Lines, on_gpu: Sequence[Seen], ops: _Ops, gpu: Gpu) -> list[
             of_call[first[0]].append(place)
     for op, places in of_call.items():
         times = [on_gpu[place].lasts for place in places]
-        figured = kernels.with_costs(ops.ops[op], [ran[place] for place in places], times, gpu)
+        figured = with_costs(ops.ops[op], [ran[place] for place in places], times, gpu)
         for place, kernel in zip(places, figured, strict=True):
             ran[place] = kernel
     return ran

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from undertorch.records import Bound, Gpu, Idle, IdleCause, Launch, Op
-from undertorch.steps.predict import shares
+from undertorch.steps.predict import own_ops, shares
 
 LAUNCH_LATENCY_US = 3.0
 """From the launch call to the kernel's start on an idle GPU: 3 to 5 µs on today's drivers; the lower end, since the
@@ -73,7 +73,7 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
     gap = gpu.launch_gap_us or shares.GAP_US
     waited: Op | None = None
     for item in items:
-        host_us += shares.HOST_OP_US if item.launches else shares.HOST_VIEW_US
+        host_us += _cpu_us(item)
         for launch in item.launches:
             queued, arrived = free_us + gap, host_us + LAUNCH_LATENCY_US
             start = max(queued, arrived)
@@ -88,6 +88,14 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
             host_us = max(host_us, free_us)
             waited = item.op
     return _Pass(launches=tuple(launches), idle=tuple(idle), host_us=host_us, free_us=free_us)
+
+
+def _cpu_us(item: Costed) -> float:
+    """CPU time of an eager Op."""
+    if not item.launches:
+        return shares.HOST_VIEW_US
+    own = own_ops.host_us(item.op.name)
+    return shares.HOST_OP_US if own is None else own
 
 
 def _synchronizes(item: Costed) -> bool:

@@ -36,7 +36,7 @@ def timing(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> Timing:
     compute = max(_flops_us(kernel, gpu) + _drawing_us(kernel, gpu), _issue_us(kernel, gpu))
     latency = _latency_us(kernel, gpu, blocks_per_sm)
     largest = max(memory, compute, latency)
-    if largest <= shares.START_US or (largest == latency and not _fills(kernel, gpu, blocks_per_sm)):
+    if largest <= shares.START_US or (largest == latency and not fills(kernel, gpu, blocks_per_sm)):
         bound = Bound.LATENCY
     else:
         # Blocks that are long in coming back from memory, on a GPU that holds no more of them, wait for memory too.
@@ -116,7 +116,7 @@ def _resident(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> int:
     return gpu.sms * (blocks_per_sm or max(1, gpu.max_threads_per_sm // max(1, kernel.threads or 1)))
 
 
-def _fills(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> bool:
+def fills(kernel: Kernel, gpu: Gpu, blocks_per_sm: int | None) -> bool:
     """Whether there are as many blocks as the GPU holds."""
     return (kernel.blocks or 0) >= _resident(kernel, gpu, blocks_per_sm)
 

@@ -1,15 +1,20 @@
 """What compiles a model leaves it as it is: its eager Ops are recorded, and that is said as an assumption."""
 
+import inspect
 from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd import forward_ad
 
+from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
 
-COMPILED = "torch.compile left the model as it is: the step is recorded as it runs without compilation."
+EAGER = "the step is recorded as it runs without compilation."
+COMPILED = f"{UNCOMPILED}: {EAGER}"
+COMPILED_FUNCTION = f"{UNCOMPILED_FUNCTION}: {EAGER}"
+COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}"
 SCRIPTED = "torch.jit.script left its code as it is: the step is recorded as it runs without TorchScript."
 GRAPHED = "a CUDA graph was not captured: what it holds is recorded as it runs without the graph."
 
@@ -28,9 +33,12 @@ def _compile(notes: Notes) -> Any:
     """`torch.compile`: of a model, of a function, and as a decorator with or without settings."""
 
     def compiled(model: Any = None, *settings: Any, **named: Any) -> Any:
-        notes.note(COMPILED)
         if model is None:
-            return left_alone
+            return compiled
+        if isinstance(model, nn.Module | type):
+            notes.note(COMPILED)
+        elif not notes.note_at(inspect.unwrap(model), COMPILED_FUNCTION):
+            notes.note(COMPILED_OF_TORCH)
         return left_alone(model)
 
     return compiled

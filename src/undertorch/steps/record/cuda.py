@@ -157,6 +157,8 @@ def answers(gpu: Gpu, storages: Storages, notes: Notes, waited: Waited) -> dict[
         "StreamContext": Device,
         "synchronize": _synchronize(waited),
         "is_current_stream_capturing": lambda: False,
+        "set_sync_debug_mode": lambda mode: None,
+        "get_sync_debug_mode": lambda: 0,
         "ipc_collect": lambda: None,
         "_sleep": lambda cycles: None,
         "CUDAGraph": Graph,
@@ -175,7 +177,13 @@ def install(gpu: Gpu, storages: Storages, notes: Notes, waited: Waited) -> None:
         if hasattr(torch.accelerator, name):
             put(torch.accelerator, name, answer)
     put(torch.accelerator, "synchronize", _synchronize(waited))
+    if hasattr(torch.accelerator, "empty_host_cache"):  # it asks for the pinned memory's allocator, which is no cache
+        put(torch.accelerator, "empty_host_cache", lambda: None)
     put(torch.cuda.nvtx, "_nvtx", _Nvtx())
+    put(torch.cuda, "cudart", _Runtime)
+    for home in (torch.cuda, torch.cuda.profiler):
+        put(home, "check_error", lambda status: None)
+    put(torch.cuda.profiler, "cudart", _Runtime)
     put(torch.backends.cudnn, "version", lambda: CUDNN_VERSION)
     put(torch.backends.cudnn, "is_available", lambda: True)
     # Asked before the weights of recurrent layers are laid into one buffer, which changes no op of a step.
@@ -325,7 +333,20 @@ def _memory(gpu: Gpu, storages: Storages) -> dict[str, Any]:
         "get_per_process_memory_fraction": lambda device=None: 1.0,
         "_record_memory_history": lambda *settings, **named: None,
         "_dump_snapshot": lambda *settings, **named: None,
+        "_snapshot": lambda *settings, **named: {"segments": [], "device_traces": []},
     }
+
+
+class _Runtime:
+    """`torch.cuda.cudart()`: what scripts call of it switches a profiler on and off, of which there is none."""
+
+    cudaError = SimpleNamespace(success=0)
+
+    def __getattr__(self, name: str) -> Any:
+        """A call that succeeds."""
+        if not name.startswith("cuda"):
+            raise AttributeError(name)
+        return lambda *settings: self.cudaError.success
 
 
 class _Nvtx:

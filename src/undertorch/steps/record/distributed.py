@@ -47,7 +47,7 @@ def install(notes: Notes) -> None:
     put(torch.cuda.nccl, "version", lambda: NCCL_VERSION)
     # It compares the shapes of the parameters across processes, by values.
     put(distributed, "_verify_params_across_processes", lambda *settings, **named: None)
-    # Its times are CUDA events, which a CPU build has none of.
+    # It asserts that there is a timer, of which the guard makes none (as a CPU build).
     put(torch._C._distributed_c10d.Logger, "set_runtime_stats_and_log", lambda logger: None)
     # Before the second step it puts the gradients into buckets anew, by numbers that it sends over the GPU, where no
     # values are kept. One process sends no bucket, so that it does not matter which gradient lies in which.
@@ -80,8 +80,9 @@ def _made(c10d: Any, notes: Notes) -> Any:
         notes.note(ALONE)
         if NAME.upper() not in c10d.Backend._plugins:
             c10d.Backend.register_backend(NAME, _group, extended_api=True, devices=["cpu", "cuda"])
-        named["backend_options"] = None
-        group, store = make(size, rank, ranks, c10d.Backend(NAME), *settings[:2], **named, **_named(settings[2:]))
+        # Of options NCCL has its own; and bound to a device, a group asks its backend for communicators at once.
+        named = {**_named(settings[2:]), **named, "backend_options": None, "device_id": None}
+        group, store = make(size, rank, ranks, c10d.Backend(NAME), *settings[:2], **named)
         if group is not c10d.GroupMember.NON_GROUP_MEMBER:
             # What get_backend() answers.
             c10d._world.pg_map[group] = (str(backend), store)
@@ -91,7 +92,7 @@ def _made(c10d: Any, notes: Notes) -> Any:
 
 
 def _named(settings: Sequence[Any]) -> dict[str, Any]:
-    """What follows the store and the group's name, by name; the backend's own options are left out."""
+    """What follows the store and the group's name, by name."""
     return dict(zip(("backend_options", "timeout", "pg_tag", "device_id", "group_desc"), settings, strict=False))
 
 

@@ -23,6 +23,10 @@ class ScriptFailed(RecordError):
     """
 
 
+class UnexplainedFailure(ScriptFailed):
+    """It raised, and nothing is known of why: values that were made up may be the cause."""
+
+
 class NoStep(RecordError):
     """The script ended without a training step."""
 

@@ -18,8 +18,10 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/GeneratorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -321,6 +323,17 @@ void replace_kernels() {
   rnn_relu_packed_cudnn_stub.set_cuda_dispatch_ptr(run_packed_rnn<kRelu>);
 }
 
+// DistributedDataParallel times its passes by CUDA events, for a log of its own. Of a device that has no timer (as in a CPU build)
+// it takes no times.
+void take_no_times() {
+  static const bool once = [] {
+    const auto none = [](c10::Device) { return std::unique_ptr<c10d::Timer>(); };
+    c10d::TimerRegistry()->Register(c10::DeviceType::CUDA, none, c10::REGISTRY_PREFERRED);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 // What stood where the guard, its hooks and its callback stand, for `uninstall`.
 const c10::impl::DeviceGuardImplInterface* before_guard = nullptr;
 alignas(at::CUDAHooksInterface) unsigned char before_hooks[sizeof(at::CUDAHooksInterface)];
@@ -336,6 +349,7 @@ void install() {
   before_guard = c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].load();
   c10::impl::registerDeviceGuard(c10::DeviceType::CUDA, &guard);
   replace_kernels();
+  take_no_times();
   // Only backward nodes are watched, so that no op pays for it.
   watching = at::addGlobalCallback(
       at::RecordFunctionCallback(node_starts, node_ends).scopes({at::RecordScope::BACKWARD_FUNCTION}));

@@ -20,6 +20,13 @@ class Notes:
         """One more of these, at a line; without one, at the line of the user's that is running."""
         self._counts[where or self._places.look(sys._getframe(1)).where, what] += 1
 
+    def note_at(self, function: Callable[..., object], what: str) -> bool:
+        """One more of these, where a function of the user's begins. Whether it is one."""
+        where = self._places.beginning(function)
+        if where is not None:
+            self.note(what, where)
+        return where is not None
+
     def also(self, told: Callable[[], tuple[Assumption, ...]]) -> None:
         """Those that somebody else collects, and tells at the end."""
         self._told_at_the_end = told

@@ -83,6 +83,12 @@ class Places:
             return Place(where=started.where, chain=started.chain, doing=frozenset(doing))
         return Place(where=wheres[0], chain=tuple(wheres[1:]), doing=frozenset(doing))
 
+    def beginning(self, function: Callable[..., object]) -> Where | None:
+        """Where a function begins; None where it is not the user's."""
+        code: CodeType | None = getattr(function, "__code__", None)
+        name = None if code is None else self.name(code.co_filename)
+        return None if code is None or name is None else self._where(code, code.co_firstlineno, name)
+
     def name(self, filename: str) -> str | None:
         """What a file is called in a recording; None where its frames are not the user's."""
         if (cell := self._cell(filename)) is not None:

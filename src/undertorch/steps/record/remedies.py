@@ -141,6 +141,23 @@ def _cuda_toolkit(error: BaseException) -> str | None:
     return "The script compiles CUDA code, which cannot run without a GPU: have it fall back on torch's own ops."
 
 
+NO_DRIVER = re.compile(
+    r"CUDA driver version is insufficient|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
+    r"|has no attribute '_cuda"
+)
+"""In an error's text: CUDA's own words where there is no driver, torch's, and those of a CPU build."""
+
+
+def _asks_the_driver(error: BaseException) -> str | None:
+    """What torch asks of CUDA by a way that nothing stands in for yet."""
+    if NO_DRIVER.search(str(error)) is None:
+        return None
+    return (
+        "That is a limit of undertorch, not the script's fault: the call at the traceback's end asks the CUDA driver,"
+        " which is not here. Leave that call out to see the rest, and please report it."
+    )
+
+
 def _second_gpu(error: BaseException) -> str | None:
     """cuda:1, and further."""
     if "invalid device ordinal" not in str(error):
@@ -205,6 +222,7 @@ RULES: tuple[Callable[[BaseException], str | None], ...] = (
     _relative_import,
     _no_weights,
     _cuda_toolkit,
+    _asks_the_driver,
     _second_gpu,
     _launcher,
     _endless_loop,

@@ -14,7 +14,7 @@ from undertorch.steps.record import kernels, processes, threads, triton
 from undertorch.steps.record.attention import AttentionChoice
 from undertorch.steps.record.backward import Backward
 from undertorch.steps.record.boundaries import Boundaries
-from undertorch.steps.record.errors import NoStep, RecorderFailed, ScriptFailed
+from undertorch.steps.record.errors import NoStep, RecorderFailed, ScriptFailed, UnexplainedFailure
 from undertorch.steps.record.exchange import Outcome, Request
 from undertorch.steps.record.execution import Execution
 from undertorch.steps.record.facts import Facts
@@ -37,9 +37,17 @@ from undertorch.steps.record.storages import Storages
 from undertorch.steps.record.substitutes import substitute
 from undertorch.steps.record.tape import Cut, Tape
 from undertorch.steps.record.to_host import ToHost
-from undertorch.steps.record.values import Values
+from undertorch.steps.record.values import UNCOMPUTED, Values
 
 ON_CUDA = 'put its model and its batches on the GPU (.to("cuda")), or give it the arguments with which it does so.'
+
+WITHOUT_TRAINING = (
+    "it computes on the GPU and trains nothing. Of inference alone a trace of torch.profiler can be shown; for a"
+    " prediction, have it call backward() on a sum of its outputs: the forward is shown with it."
+)
+
+MOST_PLACES = 3
+"""Of values that were made up, named when a script fails."""
 
 CPU_BACKWARDS = 100
 """After so many without an op on the GPU the script is taken to train on the CPU."""
@@ -61,7 +69,8 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
             run_script(request.script, request.arguments, request.module)
             threads.wait()
     except ScriptFailed as failed:
-        raise ScriptFailed(f"{failed}{changes.refused()}") from None
+        made_up = watch.made_up() if isinstance(failed, UnexplainedFailure) else ""
+        raise ScriptFailed(f"{failed}{made_up}{changes.refused()}") from None
     return watch.ended()
 
 
@@ -152,13 +161,25 @@ class Watch:
             raise RecorderFailed from error
         self._found(done)
 
+    def made_up(self) -> str:
+        """For a script that failed: where values were asked for that were not computed; empty without any."""
+        places = [one.where for one in self.notes.all() if UNCOMPUTED in one.what and one.where is not None]
+        if not places:
+            return ""
+        last = ", ".join(f"{where.file}:{where.line}" for where in places[-MOST_PLACES:])
+        return (
+            f" Values that it asked for were made up, lastly at {last} ({UNCOMPUTED}): if that is why,"
+            f" --assume {places[-1].file}:{places[-1].line}=VALUE gives another answer."
+        )
+
     def ended(self) -> Outcome:
         """The outcome of a run that ended before the wanted step: its last one. Raises NoStep where it made none."""
         last = self._boundaries.last()
         if last is None:
+            what_to_do = ON_CUDA if self._tape.next == 0 else WITHOUT_TRAINING
             raise NoStep(
                 f"{self._request.script} ended without a backward and without calling the step() of an optimizer, so"
-                f" there is no training step to show; {ON_CUDA}"
+                f" there is no training step to show; {what_to_do}"
             )
         step, cut, taken = last
         if not cut.ops:

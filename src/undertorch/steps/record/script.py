@@ -11,7 +11,7 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
-from undertorch.steps.record.errors import RecorderFailed, ScriptFailed
+from undertorch.steps.record.errors import RecorderFailed, ScriptFailed, UnexplainedFailure
 from undertorch.steps.record.remedies import remedy
 
 HERE = Path(__file__).parent
@@ -46,8 +46,8 @@ def run_script(script: str, arguments: Sequence[str], module: str | None = None)
     except BaseException as error:
         _show(error)
         what_to_do = remedy(error)
-        said = "" if what_to_do is None else f" {what_to_do}"
-        raise ScriptFailed(f"{script} raised {type(error).__name__}; its traceback is above.{said}") from None
+        said = f"{script} raised {type(error).__name__}; its traceback is above."
+        raise (UnexplainedFailure(said) if what_to_do is None else ScriptFailed(f"{said} {what_to_do}")) from None
 
 
 def _ended(script: str, end: SystemExit) -> None:

@@ -40,7 +40,8 @@ def record(
     module = None if script.is_file() else str(script)
     file = script if module is None else module_file(module)
     if file is None:
-        what = "it is a folder" if script.is_dir() else "there is no such file"
+        there = "it is a folder" if script.is_dir() else "it is no file"
+        what = there if script.exists() else "there is no such file"
         raise errors.MissingScript(f"{script}: {what}; name the training script to run.")
     if step < 1:
         raise errors.RecordError(f"Steps are counted from 1, so there is no step {step}.")

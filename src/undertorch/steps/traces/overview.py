@@ -19,7 +19,7 @@ from undertorch.steps.traces.decoding import decoded
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Head, Is, number
 from undertorch.steps.traces.pieces import Place, pieces
-from undertorch.steps.traces.starts import count_from, origin
+from undertorch.steps.traces.starts import count_from, counted_from, origin
 from undertorch.steps.traces.windows import (
     STEP,
     Extent,
@@ -158,14 +158,16 @@ def look_over(path: Path) -> Overview:
     places = []
     for piece in pieces(path):
         places.append(piece.place)
-        file, text, mends = decoded(piece, decoder, name)
+        if origin_us is None:
+            file, text, mends = decoded(piece, decoder, name)
+            origin_us = origin(file.events or ())
+            count_from(origin_us or 0, file.events or (), text)
+        else:
+            file, mends = counted_from(origin_us, piece, decoder, name)
         head = _merged(head, file)
         repaired += mends
         any_events |= file.events is not None
-        events = file.events or ()
-        origin_us = origin(events) if origin_us is None else origin_us
-        count_from(origin_us or 0, events, text)
-        _take(columns, events)
+        _take(columns, file.events or ())
     if not any_events:
         if head.schema is not None:
             raise BadTrace(f"{name} is a step that undertorch wrote, and no trace; `undertorch compare` reads those.")

@@ -8,12 +8,11 @@ from pathlib import Path
 import msgspec
 
 from undertorch.steps.traces.damage import can_be
-from undertorch.steps.traces.decoding import decoded
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import CATEGORIES, ON_GPU, Args, Count, Event, File, Head, Is, number, printable
 from undertorch.steps.traces.overview import Overview, correlation_of, look_over
 from undertorch.steps.traces.pieces import GZIP, again
-from undertorch.steps.traces.starts import count_from
+from undertorch.steps.traces.starts import counted_from
 from undertorch.steps.traces.windows import Extent
 
 __all__ = ["BadTrace", "Seen", "Trace", "is_trace", "read"]
@@ -102,10 +101,8 @@ def read(path: Path, step: Extent | None = None, overview: Overview | None = Non
     allocations: list[tuple[float, int]] = []
     wanted = [first <= until and last >= since for first, last in known.spans]
     for piece in again(path, known.pieces, wanted):
-        file, text, _ = decoded(piece, decoder, known.name)
-        events = file.events or ()
-        count_from(known.origin_us, events, text)
-        for event in events:
+        file, _ = counted_from(known.origin_us, piece, decoder, known.name)
+        for event in file.events or ():
             kind = CATEGORIES.get(event.cat or "")
             if kind is Is.MEMORY:
                 allocations += _allocation(event, since, until)

@@ -32,6 +32,7 @@ from undertorch.steps.traces.bounds import bound
 from undertorch.steps.traces.collectives import collectives, is_of_collective
 from undertorch.steps.traces.damage import left_out
 from undertorch.steps.traces.fields import Is, number
+from undertorch.steps.traces.figures import with_costs
 from undertorch.steps.traces.idle import idle_times
 from undertorch.steps.traces.joining import NODE, Joined, Place, backward_place, join, node_of
 from undertorch.steps.traces.nesting import nest
@@ -252,7 +253,7 @@ def _kernels(
             of_call[calls.ids[id(call)]].append(place)
     for op, places in of_call.items():
         times = [on_gpu[place].lasts for place in places]
-        figured = kernels.with_costs(calls.ops[op], [ran[place] for place in places], times, gpu)
+        figured = with_costs(calls.ops[op], [ran[place] for place in places], times, gpu)
         for place, kernel in zip(places, figured, strict=True):
             ran[place] = kernel
     return ran
@@ -282,11 +283,13 @@ def _launch(event: Seen, kernel: Kernel, window: Window, gpu: Gpu, idle: Idle | 
 
 
 def _memory(trace: Trace, called: list[Seen | None]) -> Memory:
-    """By the allocator's own events (profile_memory), from the step's first call to its last."""
+    """By the allocator's own events (profile_memory), which a file holds in any order, from the step's first call to
+    its last."""
     begun = [call for call in called if call is not None]
     first = min((call.start for call in begun), default=0.0)
     last = max((call.end for call in begun), default=0.0)
-    inside = [alive for moment, alive in trace.allocations if first <= moment <= last]
+    events = sorted(trace.allocations, key=lambda event: event[0])
+    inside = [alive for moment, alive in events if first <= moment <= last]
     return Memory(
         peak_bytes=max(inside, default=None),
         peak_op=None,
@@ -387,7 +390,8 @@ def _communication(launches: tuple[Launch, ...]) -> Iterable[str]:
     others = Union((one.start_us, one.end_us) for one in launches if one.kernel.kind is not Kind.COLLECTIVE)
     whole = Union(theirs)
     if theirs:
-        hidden = others.length + whole.length - Union((one.start_us, one.end_us) for one in launches).length
+        every = Union((one.start_us, one.end_us) for one in launches)
+        hidden = max(0.0, others.length + whole.length - every.length)  # sums of floats: none may come out as -0.00
         yield (
             f"Communication takes {whole.length / 1e3:,.2f} ms of the step, of which other kernels hide "
             f"{hidden / 1e3:,.2f} ms."

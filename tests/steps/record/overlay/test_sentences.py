@@ -28,3 +28,8 @@ def test_a_long_command_stands_on_one_line():
     (said,) = all_else({Told.RAN: {"python -c import os\nprint(" + "1" * 300: 1}})
     assert "ran python -c import os print(111" in said
     assert len(said) < 200
+
+
+def test_a_program_far_down_in_folders_is_told_by_its_name():
+    (said,) = all_else({Told.RAN: {f"/{'lib/' * 20}bin/ptxas --gpu-name=sm_90a x.ptx": 2}})
+    assert said.startswith("ran …/ptxas --gpu-name=sm_90a x.ptx (2×); what it wrote")

@@ -56,7 +56,9 @@ def line_of(text):
     return number
 
 
-def test_a_script_that_saves_and_sends_leaves_everything_as_it_was(place, server, tree, capfd):
+def test_a_script_that_saves_and_sends_leaves_everything_as_it_was_and_each_thing_is_listed_once_with_its_line(
+    place, server, tree, capfd
+):
     port, asked = server
     before = tree(place)
     recording = record(Path("train.py"), (str(port),), gpus.find("H200"), step=3)
@@ -65,11 +67,6 @@ def test_a_script_that_saves_and_sends_leaves_everything_as_it_was(place, server
     shown = capfd.readouterr().err
     assert not any(f"{block} ran" in shown for block in ("finally", "atexit", "__del__"))
     assert recording.environment.step == 3
-
-
-def test_each_thing_that_was_kept_back_is_listed_once_with_its_line(place, server):
-    port, _ = server
-    recording = record(Path("train.py"), (str(port),), gpus.find("H200"), step=3)
     said = {(one.where.file, one.where.line): one.what for one in recording.assumptions if one.where is not None}
     copy = "in a throw-away copy of the disk."
     assert said["train.py", line_of("# checkpoints")] == f"2 renamed, {copy}"

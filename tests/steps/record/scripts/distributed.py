@@ -11,7 +11,7 @@ how = sys.argv[1]
 if how != "bare":
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="2" if how == "two" else "1")
 if how != "plain":
-    distributed.init_process_group("nccl")
+    distributed.init_process_group("nccl", device_id=torch.device("cuda", 0) if how == "ddp" else None)
     assert distributed.get_backend() == "nccl"
     assert distributed.get_world_size() == 1
     distributed.barrier()

@@ -106,6 +106,11 @@ elif how == "memory":
     del large
     assert torch.cuda.memory_stats()["allocated_bytes.large_pool.freed"] == 4 << 20
     assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == torch.cuda.max_memory_allocated()
+    torch.cuda.memory._record_memory_history()
+    assert torch.cuda.memory._snapshot()["segments"] == []
+    torch.cuda.set_sync_debug_mode("warn")
+    torch.cuda.profiler.start()
+    torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
     torch.cuda.reset_peak_memory_stats()
     assert torch.cuda.max_memory_allocated() == torch.cuda.memory_allocated()
     try:

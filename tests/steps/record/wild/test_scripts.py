@@ -168,13 +168,10 @@ def test_a_module_that_is_not_there_is_named(recording):
     ("package", "remedy"),
     [
         ("flash_attn", "scaled_dot_product_attention"),
-        ("xformers.ops", "scaled_dot_product_attention"),
-        ("bitsandbytes", r"torch\.optim"),
-        ("apex", "AdamW"),
-        ("deepspeed", "plain loop"),
         ("no_such_package", "Install no_such_package"),
     ],
 )
 def test_a_package_that_is_missing_is_told_what_to_do_without(recording, package, remedy):
+    """What is said of others: test_remedies.py."""
     with pytest.raises(ScriptFailed, match=rf"ModuleNotFoundError; its traceback is above\. .*{remedy}"):
         recording("wild/needs_a_gpu.py", package)

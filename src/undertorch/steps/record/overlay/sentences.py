@@ -56,8 +56,11 @@ def named(counts: Counts) -> str:
 
 
 def shortened(name: str) -> str:
-    """On one line, and no longer than a line."""
+    """On one line, and no longer than a line: of a long path its end, and of a command its beginning."""
     line = " ".join(name.split())
+    first, space, rest = line.partition(" ")
+    if len(line) > LONGEST_NAME and "/" in first:
+        line = f"…/{first.rpartition('/')[2]}{space}{rest}"
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
 
