@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -285,6 +285,7 @@ def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolE
                 report.goldens[place][run.name] = kept
         if times["seen"] and times["unseen"]:
             row["losses_same"], row["losses_compared"] = same_losses(folder)
+            row["calls_differ"] = other_calls(folder, row)
     except Exception as error:
         report.failed(run.name, error)
     row["order"] = hows
@@ -293,10 +294,23 @@ def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolE
     report.write()
     print(
         run.name,
-        {k: row.get(k) for k in ("launches", "with_line", "shares", "step_us", "losses_same", "seen_s", "read_s")},
+        {
+            k: row.get(k)
+            for k in ("launches", "with_line", "shares", "step_us", "losses_same", "calls_differ", "read_s")
+        },
         row["processes_us"],
         flush=True,
     )
+
+
+def other_calls(folder: Path, row: dict[str, Any]) -> dict[str, list[int]] | None:
+    """Of calls into ATen that a step makes more or less often seen than unseen, how often: nothing, or markers would
+    change what runs. None where no step was profiled unseen."""
+    clean = folder / "calls.json"
+    if not clean.exists():
+        return None
+    seen, unseen = Counter(row["calls"]), Counter(json.loads(clean.read_text()))
+    return {name: [seen[name], unseen[name]] for name in sorted(seen | unseen) if seen[name] != unseen[name]}
 
 
 def timed(folder: Path) -> list[float]:
@@ -379,7 +393,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--quick", action="store_true", help="GPT-2 (eager, compiled, as CUDA graphs) and ResNet")
-    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument(
+        "--only", nargs="+", default=[], choices=[run.name for run in RUNS], help="these models, the first first"
+    )
     parser.add_argument("--turns", type=int, default=1, help="how often each model trains both seen and unseen")
     parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
     parser.add_argument("--ranks", type=int, nargs="*", help="DDP and FSDP2 alone, on so many GPUs each (2)")
@@ -389,7 +405,9 @@ def main() -> None:
         train_ranks(given.out, given.ranks or [2], given.limit, given.keep)
         return
     given.out.mkdir(parents=True, exist_ok=True)
-    runs = [run for run in RUNS if (run.name in given.only if given.only else run.quick or not given.quick)]
+    by_name = {run.name: run for run in RUNS}
+    every = [run.name for run in RUNS if run.quick or not given.quick]
+    runs = [by_name[name] for name in dict.fromkeys(given.only or every)]
     report = Report(given.out, given.limit)
     lock = given.out / "gpu.lock"
     with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool, ThreadPoolExecutor(ALONGSIDE) as threads:

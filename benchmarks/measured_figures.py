@@ -25,11 +25,8 @@ def judge(name: str, script: str, folder: str) -> tuple[dict[str, Any], dict[str
     assert measured is not None
     step, _ = read_measured(Path(folder), measured)
     write_steps(Path(folder) / "step.json", [step])
-    row = figures(name, script, step) | {
-        "timed_us": list(measured.timed_us),
-        "profiler_us": profilers_own(Path(folder), step.environment.step),
-        "read_s": round(time.monotonic() - begun, 1),
-    }
+    row = figures(name, script, step) | profilers_own(Path(folder), step.environment.step)
+    row |= {"timed_us": list(measured.timed_us), "read_s": round(time.monotonic() - begun, 1)}
     return row, golden(step, measured), kernels(name, step)
 
 
@@ -111,21 +108,24 @@ def kernels(name: str, step: Any) -> list[dict[str, Any]]:
     ]
 
 
-def profilers_own(folder: Path, number: int) -> float:
-    """Microseconds on the GPU of all that was launched in a step, added up from the trace without undertorch."""
+def profilers_own(folder: Path, number: int) -> dict[str, Any]:
+    """Of a step, from the trace without undertorch: microseconds on the GPU of all that was launched in it, and how
+    often it made each call into ATen."""
+    from undertorch.steps.measure.naming import mark_number
+
     with gzip.open(folder / "trace.json.gz") as file:
         events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
     step = next(e for e in events if e["name"] == f"ProfilerStep#{number}" and e["cat"] == "user_annotation")
-    begun = {
-        event["args"]["correlation"]
-        for event in events
-        if event["cat"] in ("cuda_runtime", "cuda_driver") and step["ts"] <= event["ts"] <= step["ts"] + step["dur"]
+    inside = [event for event in events if step["ts"] <= event["ts"] <= step["ts"] + step["dur"]]
+    begun = {event["args"]["correlation"] for event in inside if event["cat"] in ("cuda_runtime", "cuda_driver")}
+    return {
+        "profiler_us": sum(
+            event["dur"]
+            for event in events
+            if event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset") and event["args"].get("correlation") in begun
+        ),
+        "calls": Counter(e["name"] for e in inside if e["cat"] == "cpu_op" and mark_number(e["name"]) is None),
     }
-    return sum(
-        event["dur"]
-        for event in events
-        if event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset") and event["args"].get("correlation") in begun
-    )
 
 
 def golden(step: Any, measured: Any) -> dict[str, Any]:

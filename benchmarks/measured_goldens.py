@@ -1,4 +1,5 @@
-"""Makes goldens of measurements that `golden_models.py --quick` left: of each one step, in one small file.
+"""Makes goldens of measurements that `golden_models.py --quick` and `golden_train.py` left: of each one step, in one
+small file.
 
     python benchmarks/measured_goldens.py OUT tests/golden/measured          (no GPU)
 
@@ -12,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-NAMES = ("gpt2", "gpt2-compile", "gpt2-graphs", "gpt2-captured")
+NAMES = ("gpt2", "gpt2-compile", "gpt2-graphs", "gpt2-captured", "train")
 BARREN = frozenset(
     {
         "kernel_file",
@@ -37,8 +38,10 @@ def main(out: Path, goldens: Path) -> None:
     goldens.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         folder = out / name
+        if not folder.exists():
+            continue
         measured = json.loads((folder / "measured.json").read_text())
-        shown = json.loads((folder / "step.json").read_text())["environment"]["step"]
+        shown = shown_step(folder)
         trace = trimmed(opened(folder / "trace.json.gz"), shown)
         keys = {event["name"].split()[3] for event in trace["traceEvents"] if "CompiledFxGraph" in event["name"]}
         place = measured["steps"].index(shown)
@@ -54,6 +57,16 @@ def main(out: Path, goldens: Path) -> None:
         data = gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
         (goldens / f"{name}.json.gz").write_bytes(data)
         print(f"{name}: {len(data):,} bytes")
+
+
+def shown_step(folder: Path) -> int:
+    """The step of median length among those that were profiled."""
+    from undertorch.steps.measure import exchange
+    from undertorch.steps.measure.reading import read_measured
+
+    measured = exchange.read(folder)
+    assert measured is not None
+    return read_measured(folder, measured)[0].environment.step
 
 
 def opened(path: Path) -> dict[str, Any]:

@@ -41,9 +41,12 @@ def row(found: dict[str, Any], folder: Path) -> dict[str, Any]:
         for name in ("model", "launches", "ops", "samples", "step_us", "busy_us", "kernels_us", "profiler_us")
     }
     kept |= {"lines_us": found["lines_us"], "with_line": found["with_line"], "idle_us": found["idle_us"]}
-    kept |= {"phases_us": found["phases_us"], "peak_bytes": found["peak_bytes"]}
+    shares = {where: round(found["shares"].get(where, 0.0), 6) for where in ("model", "elsewhere", "no line")}
+    kept |= {"shares": shares, "phases_us": found["phases_us"], "peak_bytes": found["peak_bytes"]}
     kept |= {"unseen_peak_bytes": found["unseen_peak_bytes"], "bytes_unknown": found["bytes_unknown"]}
     kept |= {"seen_us": seen, "unseen_us": unseen, "seen_median_us": statistics.median(seen)}
+    if found.get("calls_differ") is not None:
+        kept |= {"calls": sum(found["calls"].values()), "calls_differ": found["calls_differ"]}
     kept |= {"unseen_median_us": statistics.median(unseen)}
     kept |= {"slower": kept["seen_median_us"] / kept["unseen_median_us"] - 1, "seen_s": found["seen_s"]}
     return rounded(kept | losses(folder) | {"earlier": []})
@@ -91,6 +94,8 @@ def aims(rows: list[dict[str, Any]]) -> list[Aim]:
     slowest = max(busy, key=lambda one: abs(one["slower"]))
     same = [one["model"] for one in rows if one["losses_same"]]
     differing = [one for one in rows if not one["losses_same"]]
+    counted = [one for one in rows if "calls" in one]
+    others = [one["model"] for one in counted if one["calls_differ"]]
     return [
         Aim(
             what="share of GPU time with a line, least",
@@ -124,6 +129,18 @@ def aims(rows: list[dict[str, Any]]) -> list[Aim]:
                 holds=abs(one["slower"]) <= 0.02,
             )
             for one in waiting
+        ),
+        *(
+            [
+                Aim(
+                    what=f"calls into ATen of a step, seen and profiled without undertorch, {len(counted)} runs",
+                    aim="as often each",
+                    got=f"{sum(one['calls'] for one in counted):,} calls; others in {', '.join(others) or 'none'}",
+                    holds=not others,
+                )
+            ]
+            if counted
+            else []
         ),
         Aim(
             what="losses seen and unseen, bit for bit",

@@ -2,13 +2,15 @@
 
     PYTHONPATH=src:tests python3 benchmarks/ops_sanitized.py OUT [--limit SECONDS] [--calls WORD] [--tools TOOL]
 
-OUT/ops_sanitized.json says of each tool and group of calls whether it was clean, and has the first of what was found.
+OUT/ops_sanitized.json says of each tool and group of calls whether it was clean, and has the first of what was found;
+what was found in cuBLAS's own kernels alone, which linear_cross_entropy and linear_act call, is listed apart.
 The groups run side by side, each in a process of its own; `--run GROUP` runs one, without compute-sanitizer.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +23,9 @@ from ops_reduced import EVERYWHERE, ON_GPU
 from undertorch.ops.calls import on_host
 
 TOOLS = ("memcheck", "racecheck")
+MOST = 100
+"""Findings that are printed. Where there are as many some may not have been."""
+CUBLAS = re.compile(r"access at (nvjet_|cutlass|sm\d+_xmma_|void cublas|void gemm|void splitK)")
 GROUPS = {**EVERYWHERE, **ON_GPU}
 
 
@@ -39,7 +44,7 @@ def watched(tool: str, group: str, out: Path) -> Any:
     """compute-sanitizer on a process of its own."""
     command = [
         "compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "99",
-        "--print-limit", "20", sys.executable, __file__, str(out), "--run", group,
+        "--print-limit", str(MOST), sys.executable, __file__, str(out), "--run", group,
     ]  # fmt: skip
     # An allocation of its own for each tensor, so that the first byte after it is nobody's; graphs need torch's pools.
     caching = {} if group == "graphs" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -50,9 +55,15 @@ def watched(tool: str, group: str, out: Path) -> Any:
 def said(log: Path) -> list[str]:
     """What compute-sanitizer found, without its frames."""
     lines = [line.removeprefix("=========").strip() for line in log.read_text(errors="replace").splitlines()]
-    return [line[:300] for line in lines if line.startswith(("Invalid", "Error", "Race", "Warning", "Program hit"))][
-        :10
-    ]
+    return [line[:300] for line in lines if line.startswith(("Invalid", "Error", "Race", "Warning", "Program hit"))]
+
+
+def judged(status: int | None, found: list[str]) -> dict[str, Any]:
+    """Whether our kernels were clean, and what is to be told."""
+    library = [line for line in found if CUBLAS.search(line)]
+    only_library = bool(found) and len(library) == len(found) < MOST
+    ours = [line for line in found if line not in library]
+    return {"clean": status == 0 or (status == 99 and only_library), "found": ours[:10], "in_cublas": library[:10]}
 
 
 def main() -> None:
@@ -83,12 +94,13 @@ def main() -> None:
             status = None
         log = asked.out / f"{tool}_{group}.log"
         text = log.read_text(errors="replace")
+        verdict = judged(status, said(log))
         rows.append({
-            "tool": tool, "group": group, "status": status, "clean": status == 0, "found": said(log),
+            "tool": tool, "group": group, "status": status, **verdict,
             "end": text[-400:] if status else "", "after_s": round(time.monotonic() - began, 1),
         })  # fmt: skip
         (asked.out / "ops_sanitized.json").write_text(json.dumps(rows, indent=1) + "\n")
-        print(tool, group, "clean" if status == 0 else f"status {status}", said(log)[:2], flush=True)
+        print(tool, group, "clean" if verdict["clean"] else f"status {status}", verdict, flush=True)
     return None
 
 

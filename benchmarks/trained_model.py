@@ -6,11 +6,13 @@ MODE: of torch.compile; empty: eager; `deterministic`: eager, by algorithms that
 """
 
 import fcntl
+import gzip
 import importlib.util
 import json
 import os
 import runpy
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from seeing_cost import initialize_as_ever, initialize_on_gpu
 DETERMINISTIC = "deterministic"
 SEED = 20
 UNSEEN_WARM, UNSEEN_TIMED, UNSEEN_LAST = 3, 5, 12
-"""As many steps as undertorch makes, of which as many are timed."""
+"""As many steps as undertorch makes, of which as many are timed. One more is profiled without undertorch."""
 BESIDE = 40 * 10**9
 """Bytes: a model that held less lets the next begin while its own process writes its trace and ends."""
 
@@ -65,6 +67,8 @@ def train(folder: str, lock: str, unseen: bool, mode: str, script: str, argument
             "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
         }
         Path(folder, "unseen.json" if unseen else "losses.json").write_text(json.dumps(result))
+        if watch is not None:
+            watch.write_calls(Path(folder))
         gpu.left()
 
 
@@ -120,6 +124,7 @@ class Unseen:
         self._events: list[Any] = []
         self._ends = 0
         self._torch = torch
+        self._profiler: Any = None
         register_optimizer_step_post_hook(self._ended)
 
     def _ended(self, *_: object) -> None:
@@ -132,7 +137,20 @@ class Unseen:
             event.record()
             self._events.append(event)
         if self._ends == UNSEEN_LAST:
+            self._profiler = self._torch.profiler.profile()
+            self._profiler.start()
+        elif self._ends > UNSEEN_LAST:
+            self._profiler.stop()
             sys.exit(0)
+
+    def write_calls(self, folder: Path) -> None:
+        """How often the profiled step made each call into ATen, as torch's profiler says without undertorch."""
+        trace = folder / "clean" / "trace.json.gz"
+        trace.parent.mkdir(exist_ok=True)
+        self._profiler.export_chrome_trace(str(trace))
+        with gzip.open(trace) as file:
+            calls = Counter(event["name"] for event in json.load(file)["traceEvents"] if event.get("cat") == "cpu_op")
+        (folder / "calls.json").write_text(json.dumps(calls))
 
     def times(self) -> list[float]:
         self._torch.cuda.synchronize()

@@ -15,10 +15,10 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parent.parent
 COMMAND = "undertorch see --gpu H200 examples/train_gpt.py"
 HEAD = f"```\n$ {COMMAND}\n"
-PARTS = ("Lines", "Advice", "Kernels", "Phases", "Totals", "Accounting", "Assumptions")
+PARTS = ("Lines", "Modules", "Advice", "Kernels", "Phases", "Totals", "Accounting", "Assumptions")
 
 README = {"": None, "Lines": 24, "Advice": None, "Phases": None, "sentence": None}
-PAGE = {"": None, "Lines": 44, "Advice": None, "Kernels": 13, **dict.fromkeys(PARTS[3:]), "sentence": None}
+PAGE = {"": None, "Lines": 44, "Advice": None, "Kernels": 13, **dict.fromkeys(PARTS[4:]), "sentence": None}
 """Parts of the report that a page shows, each with how many of its rows; None: all."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ops_calls import ops_calls
+from train_tables import train_peers, train_phases
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -204,6 +205,29 @@ def measured_models() -> str:
     return table([*head, "idle", "losses"], cells)
 
 
+def measured_shares() -> str:
+    """Where the time of these launches has its line, and in which phase they ran."""
+
+    def of(row: dict[str, Any], *phases: str) -> str:
+        return f"{100 * sum(row['phases_us'][phase] for phase in phases) / row['kernels_us']:.1f} %"
+
+    cells = [
+        [
+            f"`{r['model']}`",
+            *(f"{100 * r['shares'][where]:.1f} %" for where in ("model", "no line")),
+            of(r, "forward", "loss"),
+            of(r, "backward", "accumulate"),
+            of(r, "recompute"),
+            of(r, "clip", "update"),
+            of(r, "communicate", "other"),
+            f"{100 * r['idle_us'] / r['step_us']:.1f} %",
+        ]
+        for r in result("golden_models")["rows"]
+    ]
+    head = ["run", "line in the model's file", "no line", "forward, loss", "backward", "recompute"]
+    return table([*head, "clip, update", "other", "idle, of the step"], cells)
+
+
 def recordings() -> str:
     """The same models recorded twice."""
     cells = [
@@ -338,7 +362,7 @@ def seeing_cost() -> str:
             continue
         own = row["own_us"]
         within = row.get("all against nothing", [])
-        share = f"{100 * max(own) / 1e3 / max(row['seen_ms']):.1f} %" if own and row["seen_ms"] else "–"
+        share = f"{100 * max(own) / 1e3 / max(row['seen_ms']):.2f} %" if own and row["seen_ms"] else "–"
         cells.append(
             [
                 f"`{row['model']}`",
@@ -521,9 +545,10 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, cost),
     "gpus.md": (calibrated, l2_walks),
     "machine.md": (machine_speeds, machine_compiles, approximations),
-    "measuring.md": (measured_models, seeing_cost, recordings),
+    "measuring.md": (measured_models, measured_shares, seeing_cost, recordings),
     "ops.md": (ops_calls, ops_times, ops_aims, ops_saved, ops_overhead, ops_contract),
     "traces.md": (trace_joins, trace_speed),
+    "train.md": (train_peers, train_phases),
     "triton.md": (triton_cases, triton_speeds),
 }
 
