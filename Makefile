@@ -7,11 +7,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help install demo test test-wild test-slow browser test-browser test-gpu fuzz lint bench bench-gpu ptx-forms triton-on-machine golden outputs schema
+# Tests start hundreds of Pythons: what one compiled of a module is kept for the next, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help install demo test test-cuda-build test-wild test-slow browser test-browser test-gpu fuzz lint bench bench-gpu ptx-forms triton-on-machine golden outputs schema
 
 help:
 	@echo "make demo       install, then undertorch see --gpu H200 examples/train_gpt.py"
 	@echo "make test       ruff, mypy, pytest"
+	@echo "make test-cuda-build  what differs between torch's builds, on PyPI's for Linux (CUDA, 3 GB) without a GPU"
 	@echo "make test-wild  scripts on Hugging Face, accelerate, Lightning and timm; installs these"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-browser  the page and the Perfetto file in a browser; make browser installs one (Debian, as root)"
@@ -45,7 +49,16 @@ lint: install
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow and not browser and not wild and not gpu"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not browser and not wild and not gpu"
+
+# Where pip knows of a CPU build too, `torch==2.13.0` takes that; `===` takes PyPI's own, which users have.
+BUILDS := build/cuda
+test-cuda-build:
+	$(PYTHON) -m venv $(BUILDS)
+	sed 's/^torch==/torch===/' requirements-dev.txt > $(BUILDS)/requirements.txt
+	$(BUILDS)/bin/pip install --quiet --disable-pip-version-check --requirement $(BUILDS)/requirements.txt
+	$(BUILDS)/bin/pip install --quiet --disable-pip-version-check --editable .
+	CUDA_VISIBLE_DEVICES= $(BUILDS)/bin/pytest -n 2 --dist worksteal -m "builds and not slow"
 
 test-wild: install
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements-wild.txt
