@@ -18,6 +18,9 @@ from results_file import Aim, write
 
 PEERS = ("torch", "torch, cuDNN", "torch.compile", "liger", "quack")
 OURS = ("undertorch own", "undertorch auto")
+SAID_OF = {
+    "torch.compile": "torch.compile", "liger": "Liger, bfloat16 sums", "liger, wide sums": "Liger, float32 sums",
+}  # fmt: skip
 NORMS = ("rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm")
 LARGE = 256e6
 """Bytes of a tensor from which the aims of memory-bound ops hold."""
@@ -145,7 +148,7 @@ def _linear(run: Run) -> list[Aim]:
         ours, other = by.get(mine), by.get(theirs)
         return Aim(
             what=f"{what}, {said}",
-            aim=f"{theirs}'s, {other[figure] / scale:.2f} {unit}" if other else f"{theirs}'s",
+            aim=f"{SAID_OF[theirs]}: {other[figure] / scale:.2f} {unit}" if other else SAID_OF[theirs],
             got=f"{ours[figure] / scale:.2f} {unit}" if ours else "not measured",
             holds=bool(ours and other and ours[figure] <= other[figure]),
         )

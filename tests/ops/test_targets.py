@@ -115,8 +115,18 @@ def forget():
                     value.device_caches.clear()
 
 
-@pytest.mark.parametrize(("launched", "kernels"), [(name, KERNELS if name == "gfx942" else KERNELS | HELD)
-                                                   for name in TARGETS], indirect=["launched"])  # fmt: skip
+# For NVIDIA's they are compiled by every test that runs them on the machine; all of them at once takes half a minute.
+SLOW = {name: () if name == "gfx942" else (pytest.mark.slow,) for name in TARGETS}
+
+
+@pytest.mark.parametrize(
+    ("launched", "kernels"),
+    [
+        pytest.param(name, KERNELS if name == "gfx942" else KERNELS | HELD, marks=marks, id=name)
+        for name, marks in SLOW.items()
+    ],
+    indirect=["launched"],
+)
 def test_every_kernel_compiles(launched, kernels):
     with on_host():
         calls()

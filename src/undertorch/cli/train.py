@@ -109,7 +109,7 @@ def train(
         bool | None, typer.Option("--compile", help="Let torch.compile make the model's kernels.")
     ] = None,
     whole_logits: Annotated[
-        bool, typer.Option("--whole-logits", help="Make all logits at once: faster where there is room for them.")
+        bool, typer.Option("--whole-logits", help="Make all logits at once: less kernel time, more memory.")
     ] = False,
     parallel: Annotated[
         str | None, typer.Option(metavar="ddp|fsdp", help="Under torchrun.", show_default="ddp")

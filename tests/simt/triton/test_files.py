@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+import triton
 
 import undertorch
 
@@ -50,7 +51,7 @@ def places(folder, kernels, monkeypatch):
 
 @pytest.mark.parametrize("second", ["kernels", "renamed"])
 def test_findings_name_the_files_that_run_not_those_that_were_compiled_before(second, tmp_path, monkeypatch):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path / "cache"))
     for folder, kernels in (("first", "kernels"), ("second", second)):
         here = tmp_path / folder
         assert places(here, kernels, monkeypatch) == {str(here / "helpers.py"), str(here / f"{kernels}.py")}

@@ -25,9 +25,11 @@ def seen(*habits: str) -> Step:
     ("habits", "mended", "kind"),
     [
         pytest.param((*EAGER, "explicit"), EAGER, "attention", id="attention by hand"),
-        pytest.param((*EAGER, "unbind"), EAGER, "copies", id="q, k, v from a stack"),
+        pytest.param((*EAGER, "unbind"), EAGER, "copies", id="q, k, v from a stack", marks=pytest.mark.slow),
         pytest.param((*EAGER, "odd"), EAGER, "alignment", id="a vocabulary of 50257"),
-        pytest.param((*EAGER, "foreach"), EAGER, "optimizer", id="an optimizer of foreach kernels"),
+        pytest.param(
+            (*EAGER, "foreach"), EAGER, "optimizer", id="an optimizer of foreach kernels", marks=pytest.mark.slow
+        ),
         pytest.param(EAGER, ("eager-loss",), "fuse-norm", id="residual, norm and casts in eager"),
         pytest.param(EAGER, ("eager-norms",), "cross-entropy", id="a loss in eager"),
     ],

@@ -199,6 +199,7 @@ def test_a_step_that_is_asked_for_is_the_one_profiled(tmp_path):
     assert len(measured.timed_us) == 2  # steps 2 and 3: the first warms up, in the fourth the profiler settles
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_among_the_profiled_steps_shows_those_it_made(tmp_path):
     measured = run_measured(SCRIPTS / "by_hand.py", ["11"], tmp_path, without_gpu=True)
     assert measured.steps == (10, 11)
