@@ -57,7 +57,7 @@ class Tape:
         """Reads each input once and writes each output once, unless said otherwise. Without launches it is a view."""
         op = Op(
             id=len(self.ops),
-            name=f"aten::{name}",
+            name=name if "::" in name else f"aten::{name}",
             overload="default",
             where=Where(file=SCRIPT, line=line, function="forward"),
             phase=phase,

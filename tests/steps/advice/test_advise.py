@@ -320,6 +320,16 @@ def test_a_fused_update_is_left_alone():
     assert advise(tape.step(), H200) == ()
 
 
+def test_undertorchs_own_update_with_its_norm_is_left_alone():
+    tape = Tape()
+    p, g, m, v = (tape.new(1_000_000, dtype="float32") for _ in range(4))
+    update = {"kind": Kind.OPTIMIZER, "phase": Phase.UPDATE}
+    tape.call("undertorch::sum_of_squares", {"tensors": (g,)}, (tape.new(dtype="float32"),), launches=2, **update)
+    lists = {"parameters": (p,), "gradients": (g,), "exp_avgs": (m,), "exp_avg_sqs": (v,)}
+    tape.call("undertorch::adamw", lists, launches=2, written=12_000_000, **update)
+    assert advise(tape.step(), H200) == ()
+
+
 def clipped(tape: Tape) -> None:
     p, g, m, v = (tape.new(1_000_000, dtype="float32") for _ in range(4))
     factor = tape.new(dtype="float32")

@@ -7,6 +7,8 @@ from undertorch.steps.advice.dataflow import Queue, Saving
 
 FUSED = ("aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad")
 """How the names of PyTorch's one-kernel updates begin."""
+OWN = "undertorch::adamw"
+"""undertorch's, whose launches are few as they are."""
 
 
 def optimizer(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
@@ -14,7 +16,7 @@ def optimizer(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     ops = frozenset(number for number in queue.runs if queue.ops[number].phase is Phase.UPDATE) - taken
     names = {queue.ops[number].name for number in ops}
     moved = queue.moved(ops)
-    if moved is None or any(name.startswith(FUSED) for name in names):
+    if moved is None or any(name.startswith((*FUSED, OWN)) for name in names):
         return
     least = queue.fused_bytes(ops)
     adam = any("addcdiv" in name for name in names) and any("addcmul" in name for name in names)
