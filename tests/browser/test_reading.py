@@ -71,7 +71,7 @@ def test_the_keyboard_walks_through_the_page(silent, gpt2):
         assert box[0] < LAPTOP[1], at.text
         stops.append((at.tag_name, at.get_attribute("class"), at.get_attribute("aria-label") or at.text))
     assert stops[0][2] == "Skip to the report"
-    assert [name for tag, _, name in stops[1:9] if tag == "a"][:3] == ["Timeline", "Source", "Roofline"]
+    assert [name for tag, _, name in stops[1:10] if tag == "a"][:4] == ["Timeline", "Advice", "Source", "Roofline"]
     assert ("canvas", "") in {(tag, classes) for tag, classes, _ in stops}
     assert [name for _, classes, name in stops if classes == "unfold"][:2] == [
         "kernels of line 29",
