@@ -3,10 +3,10 @@
 FLOPs of an activation: 5 an element forward, as of the gated ones (costs/training_ops.py), 8 backward; relu 1 and 1.
 """
 
-from undertorch.costs.building import HALVES, ceil_div, inner, pytorch, temporary, viewed
+from undertorch.costs.building import HALVES, ceil_div, inner, temporary, viewed
 from undertorch.costs.registry import cost, other_ways
-from undertorch.costs.training_ops import FLOAT32, LIBRARY, SUMMED_COLUMNS, SUMMED_WARPS, WARP
-from undertorch.records import Gpu, Kernel, Kind, Math, Op, TensorRef
+from undertorch.costs.training_ops import FLOAT32, SUMMED_COLUMNS, SUMMED_WARPS, own_kernel
+from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 GELU_TANH, RELU = 2, 3
 """As ops/gated_kernels.py numbers them: those that cuBLASLt has an epilogue for."""
@@ -72,16 +72,41 @@ def _apart(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
 
 def activation(result: TensorRef) -> Kernel:
     """What a product left is read, and as much is written."""
-    return pytorch(
+    return own_kernel(
         "activate",
         Kind.ELEMENTWISE,
         ceil_div(result.elements, ACTIVATED_PIECE),
-        WARP * ACTIVATED_WARPS,
+        ACTIVATED_WARPS,
         read=result.bytes,
         written=result.bytes,
         flops=5 * result.elements,
-        math=Math.FP32,
-        library=LIBRARY,
+    )
+
+
+def slope(before: TensorRef, shares: int, *, flops: int, biased: bool) -> Kernel:
+    """The activation's gradient, of so many FLOPs an element; `biased`: with the bias's shares in the same pass."""
+    width = before.shape[1]
+    return own_kernel(
+        "activate_backward",
+        Kind.ELEMENTWISE,
+        (ceil_div(width, STRIP_COLUMNS), shares, 1),
+        STRIP_WARPS,
+        read=2 * before.bytes,
+        written=before.bytes + (shares * width * FLOAT32 if biased else 0),
+        flops=(flops + biased) * before.elements,
+    )
+
+
+def summed(like: TensorRef, shares: int, width: int) -> Kernel:
+    """The shares of a gradient of `width` elements added up, and written in `like`'s dtype."""
+    return own_kernel(
+        "column_sums",
+        Kind.REDUCTION,
+        (ceil_div(width, SUMMED_COLUMNS[width > 8192]), 1, 1),
+        SUMMED_WARPS,
+        read=shares * width * FLOAT32,
+        written=width * like.itemsize,
+        flops=shares * width,
     )
 
 
@@ -94,34 +119,9 @@ def linear_act_backward(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
     rows, width = before.shape
     shares = shares_of(rows, width, gpu.sms)
     need_x, need_weight, need_bias = (op.arg(name) is True for name in ("need_x", "need_weight", "need_bias"))
-    partial = shares * width * FLOAT32
-    kernels = [
-        pytorch(
-            "activate_backward",
-            Kind.ELEMENTWISE,
-            (ceil_div(width, STRIP_COLUMNS), shares, 1),
-            WARP * STRIP_WARPS,
-            read=2 * before.bytes,
-            written=before.bytes + (partial if need_bias else 0),
-            flops=((1 if op.arg("kind") == RELU else 8) + need_bias) * before.elements,
-            math=Math.FP32,
-            library=LIBRARY,
-        )
-    ]
+    kernels = [slope(before, shares, flops=1 if op.arg("kind") == RELU else 8, biased=need_bias)]
     if need_bias:
-        kernels.append(
-            pytorch(
-                "column_sums",
-                Kind.REDUCTION,
-                (ceil_div(width, SUMMED_COLUMNS[width > 8192]), 1, 1),
-                WARP * SUMMED_WARPS,
-                read=partial,
-                written=width * before.itemsize,
-                flops=shares * width,
-                math=Math.FP32,
-                library=LIBRARY,
-            )
-        )
+        kernels.append(summed(before, shares, width))
     if need_x:
         kernels += inner(op, gpu, "aten::mm", matrix, self=before, mat2=op.tensor("weight"))
     if need_weight:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from undertorch.costs.building import ceil_div, inner, temporary
-from undertorch.costs.linear_act import STRIP_COLUMNS, STRIP_WARPS, activation, shares_of
+from undertorch.costs.linear_act import STRIP_COLUMNS, STRIP_WARPS, activation, shares_of, slope, summed
 from undertorch.costs.registry import cost, other_ways
-from undertorch.costs.training_ops import FLOAT32, SUMMED_COLUMNS, SUMMED_WARPS, own_kernel
+from undertorch.costs.training_ops import FLOAT32, own_kernel
 from undertorch.records import Gpu, Kernel, Kind, Op, TensorRef
 
 SUMMED_ROWS, SUM_WARPS = 32, 8
@@ -68,16 +68,7 @@ def gelu_gradient(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         return ()
     rows, width = before.shape
     shares = shares_of(rows, width, gpu.sms)
-    slope = own_kernel(
-        "activate_backward",
-        Kind.ELEMENTWISE,
-        (ceil_div(width, STRIP_COLUMNS), shares, 1),
-        STRIP_WARPS,
-        read=2 * before.bytes,
-        written=before.bytes + shares * width * FLOAT32,
-        flops=9 * before.elements,
-    )
-    return slope, _summed(before, shares, width)
+    return slope(before, shares, flops=8, biased=True), summed(before, shares, width)
 
 
 @cost("undertorch::column_sums")
@@ -97,7 +88,7 @@ def column_sums(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         written=shares * width * FLOAT32,
         flops=x.elements,
     )
-    return strips, _summed(x, shares, width)
+    return strips, summed(x, shares, width)
 
 
 @cost("undertorch::heads_joined")
@@ -120,19 +111,7 @@ def heads_joined(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         written=total + shares * width * FLOAT32,
         flops=batch * tokens * width,
     )
-    return copied, _summed(q, shares, width)
-
-
-def _summed(like: TensorRef, shares: int, width: int) -> Kernel:
-    return own_kernel(
-        "column_sums",
-        Kind.REDUCTION,
-        (ceil_div(width, SUMMED_COLUMNS[width > 8192]), 1, 1),
-        SUMMED_WARPS,
-        read=shares * width * FLOAT32,
-        written=width * like.itemsize,
-        flops=shares * width,
-    )
+    return copied, summed(q, shares, width)
 
 
 @cost("undertorch::rows_added")
