@@ -42,6 +42,8 @@ SEED = 1
 TOGETHER = "TRAIN_WAYS_TOGETHER"
 SHORT_GAP = 6.0
 """Microseconds: what lies between two kernels of a graph is less."""
+LONGEST_OF_SEVERAL = 70.0
+"""Seconds that a way of several GPUs has."""
 WAIT, LONGEST_WAIT = "TRAIN_WAYS_WAIT", 55.0
 """Seconds."""
 
@@ -517,7 +519,7 @@ def all_ways(names: tuple[str, ...], at_once: int, on: str, out: Path, gpus: int
             running[name] = subprocess.Popen(
                 command(name, on, out, gpus), stdout=log, stderr=log, start_new_session=True, env=environment
             )  # fmt: skip
-        own_end = min(ends, time.monotonic() + 45) if gpus > 1 else ends  # one that hangs leaves time for the others
+        own_end = min(ends, time.monotonic() + LONGEST_OF_SEVERAL) if gpus > 1 else ends  # one that hangs leaves time for the others
         while running and time.monotonic() < own_end:
             for name, process in list(running.items()):
                 if process.poll() is not None:

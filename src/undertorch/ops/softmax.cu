@@ -98,10 +98,6 @@ struct Part {
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&exchange.complete)) : "memory");
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                             shared_address(&exchange.complete)),
-                         "n"(FOUND * sizeof(float2))
-                         : "memory");
         }
         __syncwarp();
         // Before it is written to, a block has to have begun.
@@ -121,6 +117,12 @@ __device__ __forceinline__ void tell(Exchange& exchange, float2 mine, u32 rank) 
 #if CLUSTER > 1
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     const u32 barrier = shared_address(&exchange.complete);
+    // Counting bytes in before they are expected is right: the phase ends with this arrival, not before.
+    if (threadIdx.x == 0)
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                     "n"(FOUND * sizeof(float2))
+                     : "memory");
+    __syncwarp();
     if (lane < CLUSTER) {
         u32 there, barrier_there;
         asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(place)), "r"((u32)lane));
