@@ -19,6 +19,9 @@ class Where:
     """With what it stands in: `Attention.forward`, `main.<locals>.step`, `<module>`."""
 
 
+LINES = "<lines>"
+"""Argument of an Op whose kernel came from so many lines: one Op each, itself the first, the others after it."""
+
 Scalar = bool | int | float | str | None
 """dtypes, devices, layouts and memory formats stand as torch prints them, without `torch.`;
 non-finite floats as `inf`, `-inf`, `nan`."""

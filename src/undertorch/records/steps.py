@@ -13,6 +13,9 @@ UNCOMPILED = "torch.compile left the model as it is"
 UNCOMPILED_FUNCTION = "torch.compile left the function as it is"
 """The same of a function of the script's: it stands where that begins, under its name."""
 
+WRITTEN_BY_INDUCTOR = "the compiled code's kernels are those that Inductor writes"
+"""Begins the assumption that stands at the line of a script that compiles, where the step is that of compiled code."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:

@@ -7,7 +7,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from undertorch.steps.measure.boundaries import Boundaries
 from undertorch.steps.measure.devices import has_cuda
 from undertorch.steps.measure.plan import plan
-from undertorch.steps.measure.qualnames import qualname
+from undertorch.steps.qualnames import qualname
 
 
 def test_ordinarily_three_steps_warm_up_five_are_timed_and_three_profiled():

@@ -13,7 +13,7 @@ from typing import Any
 
 from undertorch.records import Where
 from undertorch.steps.measure.exchange import Compiled
-from undertorch.steps.measure.qualnames import qualname
+from undertorch.steps.qualnames import qualname
 from undertorch.steps.record.importing import after_import
 from undertorch.steps.record.patching import put
 from undertorch.steps.record.places import Places

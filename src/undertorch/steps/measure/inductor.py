@@ -15,14 +15,13 @@ from undertorch.records import Kind, Where
 from undertorch.steps.measure.exchange import Compiled
 from undertorch.steps.traces.fields import Is
 from undertorch.steps.traces.joining import Joined
-from undertorch.steps.traces.names import short, told
+from undertorch.steps.traces.names import fused, short, told
 from undertorch.steps.traces.reading import Seen
 
 GRAPH = "## Call CompiledFxGraph "
 """Begins the name of the range around a compiled graph's code; its key follows (torch/_inductor/output_code.py)."""
 
 TRITON = "triton_"
-NUMBERED = re.compile(r"_\d+$")
 FALLBACK = re.compile(r"(?:torch\.ops\.)?(?P<space>\w+)\.(?P<name>\w+)(?:\.\w+)?$")
 """`torch.ops.aten._scaled_dot_product_cudnn_attention.default`: called as it is, for want of a kernel."""
 
@@ -78,8 +77,7 @@ def title(name: str) -> str:
     """What a call in compiled code is called as an Op: `inductor::fused_gelu_view`, `aten::mm`."""
     if _called(name) != name:
         return _called(name)
-    bare = NUMBERED.sub("", re.sub(r"^(triton|cpp)_((red|per|poi|tem|for|coo|mix|spl)_)?", "", name))
-    return f"inductor::{bare or 'kernel'}"
+    return fused(name)
 
 
 def _key(graph: Seen) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from undertorch import costs
 from undertorch.gpus.occupancy import Occupancy, occupancy
 from undertorch.records import Accounting, Gpu, Kernel, Launch, Op, Origin, Recording, Step
+from undertorch.records.ops import LINES
 from undertorch.records.totals import shares_us
 from undertorch.steps.predict.timeline import Costed, lay_out
 from undertorch.steps.predict.times import timing
@@ -45,13 +46,18 @@ def predict(recording: Recording, gpu: Gpu, cost: Cost = costs.kernels) -> Step:
     )
 
 
+def time_us(op: Op, gpu: Gpu, cost: Cost = costs.kernels) -> float:
+    """What an Op's kernels take together, one after the other; 0 for an Op without a cost."""
+    return sum(_launch(op, kernel, gpu).time_us for kernel in cost(op, gpu) or ())
+
+
 def _launch(op: Op, kernel: Kernel, gpu: Gpu) -> Launch:
     """A launch without its place in time, which the timeline gives it."""
     resident = _resident(kernel, gpu)
     expected = timing(kernel, gpu, None if resident is None else resident.blocks_per_sm)
     return Launch(
         kernel=kernel,
-        ops=(op.id,),
+        ops=_served(op),
         phase=op.phase,
         stream=0,
         start_us=0.0,
@@ -62,6 +68,12 @@ def _launch(op: Op, kernel: Kernel, gpu: Gpu) -> Launch:
         limiter=None if resident is None else resident.limiter,
         occupancy_origin=None if resident is None else kernel.resources_origin,
     )
+
+
+def _served(op: Op) -> tuple[int, ...]:
+    """The Op, and those after it that stand for further lines of its kernel."""
+    lines = next((argument.value for argument in op.arguments if argument.name == LINES), 1)
+    return tuple(range(op.id, op.id + (lines if isinstance(lines, int) else 1)))
 
 
 def _resident(kernel: Kernel, gpu: Gpu) -> Occupancy | None:

@@ -95,7 +95,11 @@ OLDER_AT_MOST = 0.76
 """Share of its own peak that a GPU reaches with such kernels at most: what the H200 reaches with its own."""
 
 PEAK_SHARES: tuple[PeakShare, ...] = (
-    # Rows of an odd number of bytes keep to the instructions of Turing: 384×50257×768 reached 84 to 135 TFLOP/s.
+    # Rows of an odd number of bytes keep to the instructions of Turing: 16384×50257×768 and its gradients reached 95
+    # TFLOP/s forward, 142 to the input and 153 to the weight, half as many rows as much (tests/golden/measured).
+    PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop\w*_tn_", math=None, value=0.097, older=True),
+    PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop\w*_nn_", math=None, value=0.144, older=True),
+    PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop\w*_nt_", math=None, value=0.154, older=True),
     PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop", math=None, value=0.12, older=True),
     # Rows of whole 4 bytes and not of 16 keep to those of Ampere: 700×10000×1500 and its gradients, 171 to 185 TFLOP/s
     # with nine tenths of the SMs busy.

@@ -1,4 +1,6 @@
-"""What compiles a model leaves it as it is: its eager Ops are recorded, and that is said as an assumption."""
+"""What compiles a model: torch.compile does, where undertorch can follow it (compiled/). What else there is leaves the
+model as it is: its eager Ops are recorded, and that is said as an assumption.
+"""
 
 import inspect
 from typing import Any
@@ -7,26 +9,56 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
+from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY_INDUCTOR
+from undertorch.steps.record.compiled.compiler import Compiler
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
 
 EAGER = "the step is recorded as it runs without compilation."
 COMPILED = f"{UNCOMPILED}: {EAGER}"
+INDUCTOR = f"{WRITTEN_BY_INDUCTOR}: what torch.compile makes of it here, for the GPU that is named, without having one."
 COMPILED_FUNCTION = f"{UNCOMPILED_FUNCTION}: {EAGER}"
 COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}"
 SCRIPTED = "torch.jit.script left its code as it is: the step is recorded as it runs without TorchScript."
 GRAPHED = "a CUDA graph was not captured: what it holds is recorded as it runs without the graph."
 
 
-def install(notes: Notes) -> None:
-    """Puts what leaves code alone in the place of torch's compilers. Call once."""
-    put(torch, "compile", _compile(notes))
-    put(nn.Module, "compile", lambda module, *settings, **named: notes.note(COMPILED))
+def install(notes: Notes, compiler: Compiler | None) -> None:
+    """Puts a compiler in the place of torch.compile, or what leaves code alone; that, too, in the place of torch's other
+    compilers. Call once.
+    """
+    if compiler is not None:
+        put(torch, "compile", _compile_with(compiler, notes))
+        put(nn.Module, "compile", _compile_module)
+    else:
+        put(torch, "compile", _compile(notes))
+        put(nn.Module, "compile", lambda module, *settings, **named: notes.note(COMPILED))
     # Imports parts of torch that a CPU build lacks, and begins nothing where no graph was captured.
     put(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
     put(torch.cuda, "make_graphed_callables", _graphed(notes))
     _leave_scripts_alone(notes)
+
+
+def _compile_with(compiler: Compiler, notes: Notes) -> Any:
+    """`torch.compile` with Inductor; any other backend leaves code alone."""
+    leave_alone = _compile(notes)
+    unserved = compiler.unserved()
+
+    def compiled(model: Any = None, **settings: Any) -> Any:
+        if model is None:
+            return lambda given: compiled(given, **settings)
+        if unserved is not None or settings.get("backend", "inductor") not in (None, "inductor"):
+            return leave_alone(model)
+        notes.note(INDUCTOR)
+        return compiler.compile(model, **settings)
+
+    return compiled
+
+
+def _compile_module(module: nn.Module, **settings: Any) -> None:
+    """As torch has it: the module's own call is compiled. The recorder's part in it is no part of a graph."""
+    call: Any = nn.Module._call_impl
+    module._compiled_call_impl = torch.compile(call.__get__(module), **settings)
 
 
 def _compile(notes: Notes) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorDeviceMismatchError, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from undertorch.steps.record.patching import put, undone_by
 from undertorch.steps.record.schemas import makes_a_tensor
@@ -23,6 +23,9 @@ LARGE_FLOATS = 1 << 20
 """Bytes from which floating-point tensors made out of nothing are fake: such values decide nothing in a script."""
 LARGE_INTEGERS = 1 << 26
 """Bytes from which integers and booleans made out of nothing are fake. They get more: they are indices and tokens."""
+
+SEVERAL_DEVICES: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", ())
+"""What torch raises for tensors on several devices; up to 2.12 a plain RuntimeError, which needs no mending."""
 
 
 class DeviceFreeMode(FakeTensorMode):
@@ -105,7 +108,7 @@ class Fakes:
         with self._one_at_a_time:
             try:
                 return self.mode.dispatch(func, types, values, named)
-            except FakeTensorDeviceMismatchError as mismatch:
+            except SEVERAL_DEVICES as mismatch:
                 raise RuntimeError(str(mismatch)) from None  # in CUDA's own words; only the class is another there
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
+from undertorch.steps.record.compiled.unseen import unseen
 from undertorch.steps.record.patching import put
 
 Arguments = tuple[object, ...]
@@ -66,6 +67,7 @@ class Modules:
         """Path of a parameter; None where no module that was called holds it."""
         return self._parameters.get(id(parameter))
 
+    @unseen
     def _enter(self, module: nn.Module, arguments: Arguments, named: Named) -> None:
         stack = self._stack
         if module not in self._paths:

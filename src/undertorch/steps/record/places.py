@@ -8,7 +8,7 @@ torch.
 import linecache
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
@@ -26,6 +26,20 @@ class Place:
     """The user's frames above it, innermost first."""
     doing: frozenset[str]
     """Marks of torch's own functions that are running (see `Places`)."""
+    others: tuple[tuple[Where, ...], ...] = ()
+    """Of a call in compiled code, the further lines that it came from, each with the frames above it."""
+    compiled: bool = False
+    """Whether a compiler wrote the call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a call came from that a compiler wrote."""
+
+    chains: tuple[tuple[Where, ...], ...]
+    """Lines of the user's, each followed by the frames above it."""
+    loss: bool
+    """Whether the first of them computes a loss."""
 
 
 ENGINE = "engine"
@@ -59,6 +73,8 @@ class Places:
         self._wheres: dict[tuple[CodeType, int], Where] = {}
         self._files: dict[str, str] = {}
         self._threads = threading.local()
+        self.written: dict[str, Mapping[int, Written]] = {}
+        """Of each file that a compiler wrote, what its lines came from."""
 
     def started_at(self, place: Place) -> None:
         """This thread was started there: the line of what runs on it outside of any function of the user's."""
@@ -70,6 +86,9 @@ class Places:
         doing: set[str] = set()
         while frame is not None:
             code, mark = frame.f_code, None
+            written = self.written.get(code.co_filename, {}).get(frame.f_lineno)
+            if written is not None and written.chains:
+                return self._compiled(written, self.look(frame.f_back))
             name = self._users[code] if code in self._users else self._classify(code)
             if name is not None:
                 wheres.append(self._where(code, frame.f_lineno, name))
@@ -82,6 +101,19 @@ class Places:
             started = getattr(self._threads, "started", NOWHERE)
             return Place(where=started.where, chain=started.chain, doing=frozenset(doing))
         return Place(where=wheres[0], chain=tuple(wheres[1:]), doing=frozenset(doing))
+
+    def _compiled(self, written: Written, caller: Place) -> Place:
+        """Of a call in compiled code. The innermost frame around it is that of the function that was compiled, which
+        the lines have above them already.
+        """
+        first, *others = ((*chain, *caller.chain) for chain in written.chains)
+        return Place(
+            where=first[0],
+            chain=first[1:],
+            doing=caller.doing | {"loss"} if written.loss else caller.doing,
+            others=tuple(others),
+            compiled=True,
+        )
 
     def beginning(self, function: Callable[..., object]) -> Where | None:
         """Where a function begins; None where it is not the user's."""

@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,9 +12,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from undertorch.records import Argument, Op, Phase, TensorRef
+from undertorch.records.ops import LINES
 from undertorch.steps.record.backward import Backward, Node
 from undertorch.steps.record.boundaries import Boundaries
 from undertorch.steps.record.calls import Call
+from undertorch.steps.record.compiled.unseen import unseen
 from undertorch.steps.record.execution import Execution
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.functions import Functions
@@ -87,6 +90,7 @@ class Recorder(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @unseen
     def __torch_dispatch__(
         self,
         func: Any,
@@ -154,14 +158,22 @@ class Recorder(TorchDispatchMode):
             return self._record(func, types, args, named, tensors, self._places.look(sys._getframe(2)))
 
     def launched(self, name: str, tensors: Sequence[torch.Tensor], arguments: tuple[Argument, ...]) -> None:
-        """A kernel that the script launched by itself, past ATen."""
+        """A kernel that was launched past ATen. Where it came from several lines, each but the first has an Op of its own
+        after the kernel's, without arguments.
+        """
         place = self._places.look(sys._getframe(1))
         node = self._backward.node()
         namespace, _, _ = name.partition("::")
         with self._one_at_a_time:
             trains = self._backward.made(self._tape.next) or self._functions.gradients()
             moment = self._moment(name, namespace, tensors, place, node, trains, by_hand=False)
-            self._keep(name, "", moment, self._phases.phase(moment), place, arguments, (), ())
+            phase = self._phases.phase(moment)
+            if place.others:
+                arguments = (*arguments, Argument(name=LINES, value=1 + len(place.others)))
+            self._keep(name, "", moment, phase, place, arguments, (), ())
+            for first, *above in place.others:
+                also = replace(place, where=first, chain=tuple(above), others=())
+                self._keep(name, "", moment, phase, also, (), (), ())
 
     def called(
         self,
@@ -284,7 +296,10 @@ class Recorder(TorchDispatchMode):
         if node.parameter is not None:
             module = self._modules.parameter(node.parameter) or module
         called = self._backward.function_of(node)
-        if called is not None and called.where is not None:
+        if place.compiled:
+            # The compiled function's frame stands innermost where it was called.
+            place = place if called is None else replace(place, chain=(*place.chain, *called.chain))
+        elif called is not None and called.where is not None:
             place = Place(where=called.where, chain=called.chain, doing=place.doing)
         elif op is not None:
             place = Place(where=op.where, chain=op.chain, doing=place.doing)

@@ -14,6 +14,7 @@ from undertorch.steps.record import kernels, processes, threads, triton
 from undertorch.steps.record.attention import AttentionChoice
 from undertorch.steps.record.backward import Backward
 from undertorch.steps.record.boundaries import Boundaries
+from undertorch.steps.record.compiled.compiler import Compiler
 from undertorch.steps.record.errors import NoStep, RecorderFailed, ScriptFailed, UnexplainedFailure
 from undertorch.steps.record.exchange import Outcome, Request
 from undertorch.steps.record.execution import Execution
@@ -129,13 +130,21 @@ class Watch:
         for followed in (modules, functions, backward, boundaries):
             followed.follow()
         processes.install(notes, request.path)
-        execution = Execution(fakes, facts, values, AttentionChoice(request.gpu))
+        attention = AttentionChoice(request.gpu)
+        execution = Execution(fakes, facts, values, attention)
         self.recorder = Recorder(
             fakes, execution, places, modules, functions, backward, phases, storages, tape, boundaries
         )
         """The mode under which the run goes on."""
         self.to_host = ToHost(self.recorder, storages)
-        substitute(request.gpu, fakes, values, storages, notes, places, samples, self.to_host)
+        # In the process of a loop that goes on without undertorch, code compiled for no GPU must not stay.
+        compiler = None
+        if request.scratch:
+            folder = Path(f"{request.outcome}.inductor")
+            compiler = Compiler(
+                request.gpu, folder, fakes, facts, Refs(storages), notes, places, self.recorder, attention.choose
+            )
+        substitute(request.gpu, fakes, values, storages, notes, places, samples, self.to_host, compiler)
         threads.follow(self.recorder, places, (backward.thread_begins, fakes.begin_thread))
         for own in (triton, kernels):
             own.install(request.gpu, self.recorder, facts, Refs(storages), notes)

@@ -10,6 +10,7 @@ from torch.utils import _foreach_utils
 
 from undertorch.records import Gpu
 from undertorch.steps.record import compiling, cuda, distributed, loading, profilers, tensor_types, tensors
+from undertorch.steps.record.compiled.compiler import Compiler
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
@@ -29,12 +30,13 @@ def substitute(
     places: Places,
     samples: Samples,
     to_host: ToHost,
+    compiler: Compiler | None,
 ) -> None:
     """Puts every substitute in place. Call once, before the script runs."""
     cuda.install(gpu, storages, notes, to_host.waited)
     tensors.install(fakes, values, places)
     _take_fakes_for_tensors()
-    compiling.install(notes)
+    compiling.install(notes, compiler)
     loading.install(samples)
     distributed.install(notes)
     tensor_types.install()

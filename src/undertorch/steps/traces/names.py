@@ -106,6 +106,12 @@ def short(name: str) -> str:
     return f"{base}<{', '.join(inside)}>" if inside else base
 
 
+def fused(name: str) -> str:
+    """What a kernel of Inductor's is called as an Op: `triton_poi_fused_gelu_view_10` is `inductor::fused_gelu_view`."""
+    bare = re.sub(r"_\d+$", "", re.sub(r"^(triton|cpp)_((red|per|poi|tem|for|coo|mix|spl)_)?", "", name))
+    return f"inductor::{bare or 'kernel'}"
+
+
 def told(name: str) -> tuple[Kind, str]:
     """What a kernel does and whose it is; CUSTOM and `unknown` where its name says nothing."""
     row = next((row for row in ROWS if re.search(row.pattern, name)), None)

@@ -1,0 +1,107 @@
+"""torch.compile for the GPU that is named: put in place when the script first asks for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from undertorch.records import Argument, Gpu
+from undertorch.steps.record.compiled import dynamo, inductor, moved
+from undertorch.steps.record.compiled.benchmarks import Benchmarks
+from undertorch.steps.record.compiled.kernels import InductorKernel, Launched
+from undertorch.steps.record.compiled.sources import Stacks, lines
+from undertorch.steps.record.facts import Facts
+from undertorch.steps.record.fakes import Fakes
+from undertorch.steps.record.notes import Notes
+from undertorch.steps.record.phases import LOSSES
+from undertorch.steps.record.places import Places
+from undertorch.steps.record.recorder import Recorder
+from undertorch.steps.record.refs import Refs
+from undertorch.steps.traces.names import fused
+
+TRIED = ((2, 11), (2, 13))
+"""Versions of torch, the first and the last, whose parts it knows."""
+
+FAILED = "{what} could not be compiled without a GPU ({why}), and is recorded as it runs without compilation."
+
+
+class Compiler:
+    """Compiles what the script wants compiled."""
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        folder: Path,
+        fakes: Fakes,
+        facts: Facts,
+        refs: Refs,
+        notes: Notes,
+        places: Places,
+        recorder: Recorder,
+        choose_attention: Callable[..., int],
+    ) -> None:
+        """`folder`: where Inductor may put its files."""
+        self._folder = folder
+        self._fakes = fakes
+        self._facts = facts
+        self._refs = refs
+        self._notes = notes
+        self._places = places
+        self._recorder = recorder
+        self._choose_attention = choose_attention
+        self._ready = False
+        self._compile: Any = torch.compile
+        self._benchmarks = Benchmarks(gpu, fakes, refs)
+
+    def unserved(self) -> str | None:
+        """Why it does not; None where it does."""
+        version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+        if not TRIED[0] <= version <= TRIED[1]:
+            first, last = (".".join(map(str, one)) for one in TRIED)
+            return f"torch {first} to {last} is served, and this is {torch.__version__}"
+        try:
+            import triton  # noqa: F401
+        except ImportError:
+            return "Triton is not installed"
+        return None
+
+    def compile(self, model: Any, **settings: Any) -> Any:
+        """What torch.compile answers."""
+        if not self._ready:
+            self._ready = True
+            inductor.put_in_place(self._folder, self._fakes, self._kernel)
+            inductor.follow_graphs(self._written, lambda error: self._failed("a graph", error))
+            self._benchmarks.put_in_place()
+            dynamo.put_in_place(self._choose_attention, lambda error: self._failed("a function", error))
+        return self._compile(model, **settings)
+
+    def _kernel(self, name: str, tuner: Any, source: str) -> InductorKernel:
+        return InductorKernel(name, tuner, moved.kept(source), self._launched)
+
+    def _launched(self, launch: Launched) -> None:
+        given = (Argument(name=name, value=self._refs.value(value)) for name, value in launch.arguments.items())
+        self._recorder.launched(fused(launch.kernel), launch.tensors, (*launch.own, *given))
+        for tensor in launch.tensors:
+            self._facts.forget(tensor)
+
+    def _written(self, graph: Any) -> None:
+        """Keeps which lines the code of a graph came from."""
+        from torch._inductor.codecache import get_path
+
+        if (key := getattr(graph, "cache_key", None)) is None:
+            return
+        stacks = Stacks(name=self._places.name, loss=_is_loss)
+        self._places.written[get_path(key, "py")[2]] = lines(
+            graph.source_code, graph.inductor_provenance_stack_traces_str, stacks
+        )
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        import traceback; traceback.print_exception(error)
+        reason = str(error).strip().splitlines()
+        said = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
+        self._notes.note(FAILED.format(what=what, why=said))
+
+
+def _is_loss(file: str, function: str) -> bool:
+    return function in LOSSES and file.endswith("/torch/nn/functional.py")

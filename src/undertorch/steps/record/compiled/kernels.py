@@ -1,0 +1,68 @@
+"""A Triton kernel that Inductor wrote, which announces its launches instead of running."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from undertorch.records import Argument, Dim3, Value
+from undertorch.steps.record.compiled.moved import Moved
+from undertorch.steps.traces.names import told
+
+ASSUMED_WARP = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """One launch."""
+
+    kernel: str
+    tensors: tuple[torch.Tensor, ...]
+    arguments: Mapping[str, Any]
+    """By the kernel's parameter names."""
+    own: tuple[Argument, ...]
+    """What is known of the launch itself, under names that no parameter has."""
+
+
+class InductorKernel:
+    """Stands for the tuner of one kernel."""
+
+    def __init__(self, name: str, tuner: Any, moved: Moved | None, launched: Callable[[Launched], None]) -> None:
+        self._name = name
+        self._tuner = tuner
+        self._moved = moved
+        self._launched = launched
+
+    def run(self, *values: Any, stream: int, **named: Any) -> None:
+        """As Inductor's code calls it: the kernel's parameters without its constants, then what its grid wants."""
+        signature = self._tuner.triton_meta["signature"]
+        parameters = [name for name, kind in signature.items() if kind != "constexpr"]
+        parameters += self._tuner.inductor_meta.get("extra_launcher_args", ())
+        arguments = dict(zip(parameters, values, strict=False)) | named
+        own: dict[str, Value] = {
+            "<kernel>": self._name,
+            "<kind>": str(told(self._name)[0]),
+            "<grid>": self._grid(arguments),
+            "<block>": (ASSUMED_WARP * self._tuner.configs[0].num_warps, 1, 1),
+            "<configurations>": len(self._tuner.configs),
+            "<read>": None if self._moved is None else self._moved.read,
+            "<written>": None if self._moved is None else self._moved.written,
+            "<flops>": None if self._moved is None else self._moved.flops,
+        }
+        self._launched(
+            Launched(
+                kernel=self._name,
+                tensors=tuple(value for value in arguments.values() if isinstance(value, torch.Tensor)),
+                arguments=arguments,
+                own=tuple(Argument(name=name, value=value) for name, value in own.items()),
+            )
+        )
+
+    def _grid(self, arguments: Mapping[str, Any]) -> Dim3:
+        from torch._inductor.runtime.triton_heuristics import GridExpr
+
+        numbers = {name: value for name, value in arguments.items() if not isinstance(value, torch.Tensor)}
+        expression = GridExpr.from_meta(self._tuner.inductor_meta, self._tuner.configs[0])
+        x, y, z = expression.eval_slow(numbers)
+        return int(x), int(y), int(z)
