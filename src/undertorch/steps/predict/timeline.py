@@ -24,6 +24,9 @@ MAY_HAVE_MASKS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put
 TO_HOST = "Memcpy DtoH (Device -> Pageable)"
 """A copy after which the CPU waits too: cudaMemcpyAsync to memory that is not pinned returns when it is done."""
 
+INDUCTOR = "inductor::"
+"""Begins the name of an Op whose kernel Inductor wrote."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costed:
@@ -91,7 +94,9 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
 
 
 def _cpu_us(item: Costed) -> float:
-    """CPU time of an eager Op."""
+    """CPU time of an Op. A further line that a kernel of Inductor's came from is no call."""
+    if item.op.name.startswith(INDUCTOR):
+        return shares.HOST_INDUCTOR_US if item.launches else 0.0
     if not item.launches:
         return shares.HOST_VIEW_US
     own = own_ops.host_us(item.op.name)

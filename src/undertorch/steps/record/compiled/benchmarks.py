@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from undertorch.records import Gpu, Math, Op, Phase
+from undertorch.records import Argument, Gpu, Math, Op, Phase, TensorRef
 from undertorch.steps.predict.prediction import time_us
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.patching import put
@@ -38,7 +38,7 @@ class Benchmarks(TorchDispatchMode):
         from torch.utils import _triton
 
         put(pad_mm, "no_dispatch", lambda: self)
-        put(pad_mm, "get_do_bench", lambda: self.time_us)
+        put(pad_mm, "get_do_bench", lambda: self.run_us)
         put(utils, "get_device_tflops", self._tflops)
         put(utils, "get_gpu_dram_gbps", lambda: self._gpu.memory_bandwidth / 1e9)
         # Both run a compiler to ask for its version.
@@ -51,22 +51,28 @@ class Benchmarks(TorchDispatchMode):
         arguments = self._refs.arguments(func._schema, args, named)
         result = self._fakes.run(func, types, args, named)
         made = result if isinstance(result, list | tuple) else (result,)
-        name = func._schema.name
+        outputs = tuple(self._refs.tensor(one) for one in made if isinstance(one, torch.Tensor))
+        self._us += self.op_us(func._schema.name, arguments, func._overloadname, outputs)
+        return result
+
+    def op_us(
+        self, name: str, arguments: tuple[Argument, ...], overload: str = "", outputs: tuple[TensorRef, ...] = ()
+    ) -> float:
+        """What an op of that name takes."""
         op = Op(
             id=0,
             name=name,
-            overload=func._overloadname,
+            overload=overload,
             torch=str(torch.__version__),
             where=None,
             phase=Phase.OTHER,
             arguments=arguments,
-            outputs=tuple(self._refs.tensor(one) for one in made if isinstance(one, torch.Tensor)),
+            outputs=outputs,
             tf32=tf32(name),
         )
-        self._us += time_us(op, self._gpu)
-        return result
+        return time_us(op, self._gpu)
 
-    def time_us(self, run: Callable[[], Any]) -> float:
+    def run_us(self, run: Callable[[], Any]) -> float:
         """What a function's ops take together."""
         before = self._us
         run()

@@ -1,12 +1,14 @@
 """torch.compile for the GPU that is named: put in place when the script first asks for it."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from undertorch.records import Argument, Gpu
+from undertorch.steps.measure.compiled import follow_codegen
 from undertorch.steps.record.compiled import dynamo, inductor, moved
 from undertorch.steps.record.compiled.benchmarks import Benchmarks
 from undertorch.steps.record.compiled.kernels import InductorKernel, Launched
@@ -70,6 +72,7 @@ class Compiler:
         """What torch.compile answers."""
         if not self._ready:
             self._ready = True
+            follow_codegen()
             inductor.put_in_place(self._folder, self._fakes, self._kernel)
             inductor.follow_graphs(self._written, lambda error: self._failed("a graph", error))
             self._benchmarks.put_in_place()
@@ -77,7 +80,8 @@ class Compiler:
         return self._compile(model, **settings)
 
     def _kernel(self, name: str, tuner: Any, source: str) -> InductorKernel:
-        return InductorKernel(name, tuner, moved.kept(source), self._launched)
+        predict = partial(self._benchmarks.op_us, fused(name))
+        return InductorKernel(name, tuner, moved.kept(source), predict, self._launched)
 
     def _launched(self, launch: Launched) -> None:
         given = (Argument(name=name, value=self._refs.value(value)) for name, value in launch.arguments.items())
@@ -97,7 +101,6 @@ class Compiler:
         )
 
     def _failed(self, what: str, error: BaseException) -> None:
-        import traceback; traceback.print_exception(error)
         reason = str(error).strip().splitlines()
         said = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
         self._notes.note(FAILED.format(what=what, why=said))

@@ -10,7 +10,8 @@ from undertorch.records import Argument, Dim3, Value
 from undertorch.steps.record.compiled.moved import Moved
 from undertorch.steps.traces.names import told
 
-ASSUMED_WARP = 32
+WARP = 32
+"""Threads, on each GPU of NVIDIA's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +29,21 @@ class Launched:
 class InductorKernel:
     """Stands for the tuner of one kernel."""
 
-    def __init__(self, name: str, tuner: Any, moved: Moved | None, launched: Callable[[Launched], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        tuner: Any,
+        moved: Moved | None,
+        time_us: Callable[[tuple[Argument, ...]], float],
+        launched: Callable[[Launched], None],
+    ) -> None:
+        """`time_us` predicts a launch by what is known of it; `launched` is told of each."""
         self._name = name
         self._tuner = tuner
         self._moved = moved
+        self._time_us = time_us
         self._launched = launched
+        self._chosen: Any = None
 
     def run(self, *values: Any, stream: int, **named: Any) -> None:
         """As Inductor's code calls it: the kernel's parameters without its constants, then what its grid wants."""
@@ -40,29 +51,35 @@ class InductorKernel:
         parameters = [name for name, kind in signature.items() if kind != "constexpr"]
         parameters += self._tuner.inductor_meta.get("extra_launcher_args", ())
         arguments = dict(zip(parameters, values, strict=False)) | named
-        own: dict[str, Value] = {
-            "<kernel>": self._name,
-            "<kind>": str(told(self._name)[0]),
-            "<grid>": self._grid(arguments),
-            "<block>": (ASSUMED_WARP * self._tuner.configs[0].num_warps, 1, 1),
-            "<configurations>": len(self._tuner.configs),
-            "<read>": None if self._moved is None else self._moved.read,
-            "<written>": None if self._moved is None else self._moved.written,
-            "<flops>": None if self._moved is None else self._moved.flops,
-        }
+        if self._chosen is None:
+            # On a GPU Inductor measures which is the fastest, once: the first where none is predicted to be faster.
+            self._chosen = min(self._tuner.configs, key=lambda one: self._time_us(self._own(one, arguments)))
         self._launched(
             Launched(
                 kernel=self._name,
                 tensors=tuple(value for value in arguments.values() if isinstance(value, torch.Tensor)),
                 arguments=arguments,
-                own=tuple(Argument(name=name, value=value) for name, value in own.items()),
+                own=self._own(self._chosen, arguments),
             )
         )
 
-    def _grid(self, arguments: Mapping[str, Any]) -> Dim3:
+    def _own(self, configuration: Any, arguments: Mapping[str, Any]) -> tuple[Argument, ...]:
+        own: dict[str, Value] = {
+            "<kernel>": self._name,
+            "<kind>": str(told(self._name)[0]),
+            "<grid>": self._grid(configuration, arguments),
+            "<block>": (WARP * configuration.num_warps, 1, 1),
+            "<configurations>": len(self._tuner.configs),
+            "<read>": None if self._moved is None else self._moved.read,
+            "<written>": None if self._moved is None else self._moved.written,
+            "<flops>": None if self._moved is None else self._moved.flops,
+        }
+        return tuple(Argument(name=name, value=value) for name, value in own.items())
+
+    def _grid(self, configuration: Any, arguments: Mapping[str, Any]) -> Dim3:
         from torch._inductor.runtime.triton_heuristics import GridExpr
 
         numbers = {name: value for name, value in arguments.items() if not isinstance(value, torch.Tensor)}
-        expression = GridExpr.from_meta(self._tuner.inductor_meta, self._tuner.configs[0])
+        expression = GridExpr.from_meta(self._tuner.inductor_meta, configuration)
         x, y, z = expression.eval_slow(numbers)
         return int(x), int(y), int(z)
