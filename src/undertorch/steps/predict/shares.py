@@ -35,7 +35,7 @@ BANDWIDTH_SHARES: tuple[Row, ...] = (
     # many (3.5 GB) 1002: 3.5 TB/s either way.
     Row(pattern=r"^multi_tensor_apply_kernel", value=0.82),
     # Of GPT-2 as Inductor writes it (tests/golden/measured/gpt2-compile): reductions in loops over what they reduce, 26
-    # to 101 MB, reached 3.2 to 3.5 TB/s; a norm's gradients, to its input and its weight in one kernel, 126 and 176 MB, 3.2.
+    # to 101 MB, reached 3.2 to 3.5 TB/s; a norm's gradients, to input and weight in one kernel, 126 and 176 MB, 3.2.
     Row(pattern=r"^triton_red_", value=0.80),
     Row(pattern=r"^triton_per_fused_(?!\w*layer_norm_native)\w*layer_norm_backward", value=0.77),
 )
@@ -102,8 +102,8 @@ OLDER_AT_MOST = 0.76
 """Share of its own peak that a GPU reaches with such kernels at most: what the H200 reaches with its own."""
 
 PEAK_SHARES: tuple[PeakShare, ...] = (
-    # Rows of an odd number of bytes keep to the instructions of Turing: 16384×50257×768 and its gradients reached 95
-    # TFLOP/s forward, 142 to the input and 153 to the weight, these with 97 and 99 % of the SMs busy (tests/golden/measured).
+    # Rows of an odd number of bytes keep to the instructions of Turing: 16384×50257×768 reached 95 TFLOP/s, its
+    # gradients 142 to the input and 153 to the weight, with 97 and 99 % of the SMs busy (tests/golden/measured).
     PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop\w*_tn_", math=None, value=0.097, older=True),
     PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop\w*_nn_", math=None, value=0.148, older=True),
     PeakShare(kind=Kind.MATMUL, pattern=r"cutlass_75_tensorop\w*_nt_", math=None, value=0.156, older=True),

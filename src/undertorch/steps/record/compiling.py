@@ -24,8 +24,8 @@ GRAPHED = "a CUDA graph was not captured: what it holds is recorded as it runs w
 
 
 def install(notes: Notes, compiler: Compiler | None) -> None:
-    """Puts a compiler in the place of torch.compile, or what leaves code alone; that, too, in the place of torch's other
-    compilers. Call once.
+    """Puts a compiler in the place of torch.compile, or what leaves code alone; that, too, in the place of torch's
+    other compilers. Call once.
     """
     if compiler is not None:
         put(torch, "compile", _compile_with(compiler, notes))

@@ -43,6 +43,7 @@ class Functions:
                 if node is not None and self._tape.next > first:
                     self._backward.function_ran(node, first)
 
+        followed.__name__ = "apply"  # by which Dynamo knows it
         put(torch.autograd.Function, "apply", classmethod(followed))
 
     def gradients(self) -> bool:

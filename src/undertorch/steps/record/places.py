@@ -26,21 +26,14 @@ class Place:
     """The user's frames above it, innermost first."""
     doing: frozenset[str]
     """Marks of torch's own functions that are running (see `Places`)."""
-    others: tuple[tuple[Where, ...], ...] = ()
-    """Of a call in compiled code, the further lines that it came from, each with the frames above it."""
+    others: "Chains" = ()
+    """Of a call in compiled code, the further lines that it came from."""
     compiled: bool = False
     """Whether a compiler wrote the call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a call came from that a compiler wrote."""
-
-    chains: tuple[tuple[Where, ...], ...]
-    """Lines of the user's, each followed by the frames above it."""
-    loss: bool
-    """Whether the first of them computes a loss."""
-
+Chains = tuple[tuple[Where, ...], ...]
+"""What a call came from that a compiler wrote: lines of the user's, each followed by the frames above it."""
 
 ENGINE = "engine"
 """The mark of the function that runs the autograd engine: frames above it called the backward, not the op."""
@@ -73,8 +66,7 @@ class Places:
         self._wheres: dict[tuple[CodeType, int], Where] = {}
         self._files: dict[str, str] = {}
         self._threads = threading.local()
-        self.written: dict[str, Mapping[int, Written]] = {}
-        """Of each file that a compiler wrote, what its lines came from."""
+        self._written: dict[str, Mapping[int, Chains]] = {}
 
     def started_at(self, place: Place) -> None:
         """This thread was started there: the line of what runs on it outside of any function of the user's."""
@@ -86,9 +78,9 @@ class Places:
         doing: set[str] = set()
         while frame is not None:
             code, mark = frame.f_code, None
-            written = self.written.get(code.co_filename, {}).get(frame.f_lineno)
-            if written is not None and written.chains:
-                return self._compiled(written, self.look(frame.f_back))
+            chains = self._written.get(code.co_filename, {}).get(frame.f_lineno)
+            if chains is not None:
+                return _compiled(chains, self.look(frame.f_back))
             name = self._users[code] if code in self._users else self._classify(code)
             if name is not None:
                 wheres.append(self._where(code, frame.f_lineno, name))
@@ -102,18 +94,9 @@ class Places:
             return Place(where=started.where, chain=started.chain, doing=frozenset(doing))
         return Place(where=wheres[0], chain=tuple(wheres[1:]), doing=frozenset(doing))
 
-    def _compiled(self, written: Written, caller: Place) -> Place:
-        """Of a call in compiled code. The innermost frame around it is that of the function that was compiled, which
-        the lines have above them already.
-        """
-        first, *others = ((*chain, *caller.chain) for chain in written.chains)
-        return Place(
-            where=first[0],
-            chain=first[1:],
-            doing=caller.doing | {"loss"} if written.loss else caller.doing,
-            others=tuple(others),
-            compiled=True,
-        )
+    def written(self, filename: str, lines: Mapping[int, Chains]) -> None:
+        """A compiler wrote a file: its frames are not the user's, and what its lines came from stands for them."""
+        self._written[filename] = lines
 
     def beginning(self, function: Callable[..., object]) -> Where | None:
         """Where a function begins; None where it is not the user's."""
@@ -126,7 +109,7 @@ class Places:
         if (cell := self._cell(filename)) is not None:
             self._files[cell] = filename
             return cell
-        if filename.startswith("<"):
+        if filename.startswith("<") or filename in self._written:
             return None  # made by exec or by the interpreter: there is no line to show
         path = os.path.abspath(os.path.join(self._start, filename))  # noqa: PTH100, PTH118 - links stay as they are
         if path.startswith(self._inside) or (path.startswith(self._stdlib) and not _third_party(path)):
@@ -154,6 +137,14 @@ class Places:
         self._users[code] = name
         self._marks[code] = self._mark(code)
         return name
+
+
+def _compiled(chains: Chains, caller: Place) -> Place:
+    """Of a call in compiled code. The innermost of the user's frames around it is that of the function that was
+    compiled, which its lines have above them already.
+    """
+    first, *others = ((*chain, *caller.chain) for chain in chains)
+    return Place(where=first[0], chain=first[1:], doing=caller.doing, others=tuple(others), compiled=True)
 
 
 def _third_party(path: str) -> bool:

@@ -158,8 +158,8 @@ class Recorder(TorchDispatchMode):
             return self._record(func, types, args, named, tensors, self._places.look(sys._getframe(2)))
 
     def launched(self, name: str, tensors: Sequence[torch.Tensor], arguments: tuple[Argument, ...]) -> None:
-        """A kernel that was launched past ATen. Where it came from several lines, each but the first has an Op of its own
-        after the kernel's, without arguments.
+        """A kernel that was launched past ATen. Where it came from several lines, each but the first has an Op of its
+        own after the kernel's, without arguments.
         """
         place = self._places.look(sys._getframe(1))
         node = self._backward.node()

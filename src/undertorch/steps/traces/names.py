@@ -107,7 +107,7 @@ def short(name: str) -> str:
 
 
 def fused(name: str) -> str:
-    """What a kernel of Inductor's is called as an Op: `triton_poi_fused_gelu_view_10` is `inductor::fused_gelu_view`."""
+    """What a kernel of Inductor's is called as an Op: `triton_poi_fused_gelu_view_10` `inductor::fused_gelu_view`."""
     bare = re.sub(r"_\d+$", "", re.sub(r"^(triton|cpp)_((red|per|poi|tem|for|coo|mix|spl)_)?", "", name))
     return f"inductor::{bare or 'kernel'}"
 

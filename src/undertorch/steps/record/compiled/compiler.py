@@ -12,11 +12,10 @@ from undertorch.steps.measure.compiled import follow_codegen
 from undertorch.steps.record.compiled import dynamo, inductor, moved
 from undertorch.steps.record.compiled.benchmarks import Benchmarks
 from undertorch.steps.record.compiled.kernels import InductorKernel, Launched
-from undertorch.steps.record.compiled.sources import Stacks, lines
+from undertorch.steps.record.compiled.sources import lines
 from undertorch.steps.record.facts import Facts
 from undertorch.steps.record.fakes import Fakes
 from undertorch.steps.record.notes import Notes
-from undertorch.steps.record.phases import LOSSES
 from undertorch.steps.record.places import Places
 from undertorch.steps.record.recorder import Recorder
 from undertorch.steps.record.refs import Refs
@@ -26,6 +25,10 @@ TRIED = ((2, 11), (2, 13))
 """Versions of torch, the first and the last, whose parts it knows."""
 
 FAILED = "{what} could not be compiled without a GPU ({why}), and is recorded as it runs without compilation."
+
+
+MOST_SAID = 200
+"""Characters of an error's first sentence."""
 
 
 class Compiler:
@@ -76,7 +79,7 @@ class Compiler:
             inductor.put_in_place(self._folder, self._fakes, self._kernel)
             inductor.follow_graphs(self._written, lambda error: self._failed("a graph", error))
             self._benchmarks.put_in_place()
-            dynamo.put_in_place(self._choose_attention, lambda error: self._failed("a function", error))
+            dynamo.put_in_place(self._recorder, self._choose_attention, lambda error: self._failed("a function", error))
         return self._compile(model, **settings)
 
     def _kernel(self, name: str, tuner: Any, source: str) -> InductorKernel:
@@ -95,16 +98,11 @@ class Compiler:
 
         if (key := getattr(graph, "cache_key", None)) is None:
             return
-        stacks = Stacks(name=self._places.name, loss=_is_loss)
-        self._places.written[get_path(key, "py")[2]] = lines(
-            graph.source_code, graph.inductor_provenance_stack_traces_str, stacks
-        )
+        found = lines(graph.source_code, graph.inductor_provenance_stack_traces_str, self._places.name)
+        self._places.written(get_path(key, "py")[2], found)
 
     def _failed(self, what: str, error: BaseException) -> None:
-        reason = str(error).strip().splitlines()
-        said = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
-        self._notes.note(FAILED.format(what=what, why=said))
-
-
-def _is_loss(file: str, function: str) -> bool:
-    return function in LOSSES and file.endswith("/torch/nn/functional.py")
+        found = getattr(error, "inner_exception", None) or error
+        said = str(found).strip().partition("\n")[0].partition(". ")[0]
+        why = f"{type(found).__name__}: {said[:MOST_SAID]}" if said else type(found).__name__
+        self._notes.note(FAILED.format(what=what, why=why))

@@ -7,7 +7,7 @@ are none of the script's (`unseen`), and those of torch's that we replaced are i
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ FOLLOWED: tuple[tuple[Any, str], ...] = (
     (nn.Module, "_call_impl"),
     (nn.Module, "_apply"),
     (nn.Parameter, "__new__"),
-    (torch.autograd.Function, "apply"),
     (torch.autograd.graph, "_engine_run_backward"),
     (torch.autograd, "_engine_run_backward"),
     (torch.autograd.graph.saved_tensors_hooks, "__init__"),
@@ -36,8 +35,13 @@ OURS = "undertorch.steps"
 """Package whose functions are no part of a graph."""
 
 
-def put_in_place(choose_attention: Callable[..., int], failed: Callable[[BaseException], None]) -> None:
-    """Has Dynamo compile in this process. `failed` is told of what it could not compile, which runs in eager then.
+def put_in_place(
+    watched: AbstractContextManager[object],
+    choose_attention: Callable[..., int],
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Has Dynamo compile in this process. `watched`: under it the script's ops are recorded. `failed` is told of what
+    Dynamo could not compile, which runs in eager then.
 
     Call once, before anything is compiled.
     """
@@ -60,12 +64,40 @@ def put_in_place(choose_attention: Callable[..., int], failed: Callable[[BaseExc
             raise
 
     put(convert_frame, "_compile", compiled)
+    _let_optimizers_begin(watched)
     # Tracing on fake tensors of its own, torch must not ask for a device, either, nor which attention one would take.
     put(FakeTensorMode, "avoid_device_init", property(lambda mode: True))
     choice = torch.ops.aten._fused_sdp_choice.default
     table = fake_impls.op_implementations_dict
     table[choice] = lambda mode, func, *given, **named: choose_attention(*given, **named)
     undone_by(lambda: table.pop(choice, None))
+
+
+def _let_optimizers_begin(watched: AbstractContextManager[object]) -> None:
+    """While it traces an optimizer, Dynamo has it make its state, which is the script's."""
+    from torch._dynamo.variables import optimizer as variables
+
+    call: Any = variables.OptimizerVariable.call_method
+
+    def called(variable: Any, tx: Any, name: str, *given: Any, **named: Any) -> Any:
+        if name != "_init_group":
+            return call(variable, tx, name, *given, **named)
+        optimizer = variable.value
+        begin = optimizer._init_group
+
+        def begun(*given: Any, **named: Any) -> Any:
+            with watched:
+                return begin(*given, **named)
+
+        optimizer.__dict__[name] = begun
+        try:
+            return call(variable, tx, name, *given, **named)
+        finally:
+            del optimizer.__dict__[name]
+
+    put(variables.OptimizerVariable, "call_method", called)
+    # Asks CUDA's allocator, which a CPU build lacks; no graph owns a tensor here.
+    put(variables, "_is_static_for_cudagraphs", lambda tensor: False)
 
 
 @contextmanager

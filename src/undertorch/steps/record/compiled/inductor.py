@@ -46,8 +46,8 @@ ANSWERS = (
 """Functions of torch.cuda that Dynamo's interface to the device took up before they were replaced."""
 
 Make = Callable[[str, Any, str], Any]
-"""Makes, of a Triton kernel's name, its tuner (with its configurations and what Inductor says of it) and its source, what
-stands for it."""
+"""Makes what stands for a Triton kernel, of its name, its tuner (with its configurations and what Inductor says of it)
+and its source."""
 
 
 class OnTheCpu(Exception):
@@ -56,6 +56,10 @@ class OnTheCpu(Exception):
 
 class OnTheHost(TorchDispatchMode):
     """Makes in host memory what a graph makes on the GPU: constants, which Inductor folds by computing them."""
+
+    def __init__(self) -> None:
+        enter: Any = super().__init__
+        enter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for each op."""
@@ -73,6 +77,7 @@ def put_in_place(folder: Path, fakes: Fakes, make: Make) -> None:
     from torch._dynamo.device_interface import CudaInterface
     from torch._functorch import config as functorch
     from torch._inductor import async_compile, config, constant_folding
+    from torch._inductor.codecache import PyCodeCache
     from torch._inductor.runtime import triton_helpers
 
     for name, value in SETTINGS.items():
@@ -94,8 +99,7 @@ def put_in_place(folder: Path, fakes: Fakes, make: Make) -> None:
     put(constant_folding.ConstantFolder, "run", folded)
 
     def triton(compiler: Any, name: str, source: str, device_str: str = "cuda") -> Any:
-        tuner = async_compile._load_triton_kernel_from_source(name, source)
-        return make(name, tuner, source)
+        return make(name, getattr(PyCodeCache.load(source), name), source)
 
     put(async_compile.AsyncCompile, "triton", triton)
     for name in ("cpp", "cpp_pybinding", "halide"):
@@ -104,8 +108,8 @@ def put_in_place(folder: Path, fakes: Fakes, make: Make) -> None:
 
 
 def follow_graphs(compiled: Callable[[Any], None], failed: Callable[[BaseException], None]) -> None:
-    """`compiled` is told of each graph that Inductor wrote code for; `failed` of why it wrote none: that graph's ops run
-    as they stand then. Call once.
+    """`compiled` is told of each graph that Inductor wrote code for; `failed` of why it wrote none: that graph's ops
+    run as they stand then. Call once.
     """
     from torch._inductor import compile_fx, config
     from torch._inductor.utils import BoxedBool
@@ -113,6 +117,8 @@ def follow_graphs(compiled: Callable[[Any], None], failed: Callable[[BaseExcepti
     whole, one = compile_fx.compile_fx, compile_fx.compile_fx_inner
 
     def inner(graph: torch.fx.GraphModule, inputs: Sequence[Any], **named: Any) -> Any:
+        if not _on_the_gpu(graph):
+            return _boxed(graph)
         if "cudagraphs" in named:
             named["cudagraphs"] = BoxedBool(False)
         try:
@@ -128,6 +134,12 @@ def follow_graphs(compiled: Callable[[Any], None], failed: Callable[[BaseExcepti
         return whole(model, inputs, inner_compile=inner_compile, **named)
 
     put(compile_fx, "compile_fx", every)
+
+
+def _on_the_gpu(graph: torch.fx.GraphModule) -> bool:
+    """Whether a tensor of a graph lies on the GPU."""
+    values = (node.meta.get("val") for node in graph.graph.nodes)
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in values)
 
 
 def _boxed(graph: torch.fx.GraphModule) -> Any:

@@ -46,11 +46,8 @@ class InductorKernel:
         self._chosen: Any = None
 
     def run(self, *values: Any, stream: int, **named: Any) -> None:
-        """As Inductor's code calls it: the kernel's parameters without its constants, then what its grid wants."""
-        signature = self._tuner.triton_meta["signature"]
-        parameters = [name for name, kind in signature.items() if kind != "constexpr"]
-        parameters += self._tuner.inductor_meta.get("extra_launcher_args", ())
-        arguments = dict(zip(parameters, values, strict=False)) | named
+        """As Inductor's code calls it: the kernel's parameters but for its constants, then what its grid wants."""
+        arguments = dict(zip(self._parameters(), values, strict=False)) | named
         if self._chosen is None:
             # On a GPU Inductor measures which is the fastest, once: the first where none is predicted to be faster.
             self._chosen = min(self._tuner.configs, key=lambda one: self._time_us(self._own(one, arguments)))
@@ -62,6 +59,14 @@ class InductorKernel:
                 own=self._own(self._chosen, arguments),
             )
         )
+
+    def _parameters(self) -> list[str]:
+        """As the tuner's launcher has them (runtime/triton_heuristics.py, _get_arg_lists)."""
+        function, configuration = self._tuner.fn, self._tuner.configs[0]
+        given = {*self._tuner.triton_meta["constants"], *configuration.kwargs}
+        constants = {function.arg_names[index] for index in function.constexprs} & given
+        names = [name for name in function.arg_names if name not in constants]
+        return [*names, *self._tuner.inductor_meta.get("extra_launcher_args", ())]
 
     def _own(self, configuration: Any, arguments: Mapping[str, Any]) -> tuple[Argument, ...]:
         own: dict[str, Value] = {

@@ -14,8 +14,10 @@ from typing import Any
 from undertorch.steps.record.patching import put
 
 ONCE = frozenset(
-    ("add", "sub", "mul", "truediv", "div_rn", "reciprocal", "square", "sqrt", "rsqrt", "pow", "exp", "exp2", "expm1")
-    + ("log", "log1p", "log2", "log10", "erf", "erfc", "tanh", "sigmoid", "sin", "cos", "tan", "reduction")
+    (
+        *("add", "sub", "mul", "truediv", "div_rn", "reciprocal", "square", "sqrt", "rsqrt", "pow", "exp", "exp2"),
+        *("expm1", "log", "log1p", "log2", "log10", "erf", "erfc", "tanh", "sigmoid", "sin", "cos", "tan", "reduction"),
+    )
 )
 """Operations of Inductor's loops (torch/_inductor/ops_handler.py) that are one FLOP. Comparisons, choices, casts and
 signs are none."""
@@ -63,7 +65,7 @@ def _of_loops(kernels: Iterable[Any]) -> dict[str, int]:
     for kernel in kernels:
         nodes = list(kernel.features.scheduler_nodes())
         inner = {dependency.name for node in nodes for dependency in node.read_writes.writes}
-        read += _bytes(((node, one) for node in nodes for one in node.read_writes.reads if one.name not in inner))
+        read += _bytes((node, one) for node in nodes for one in node.read_writes.reads if one.name not in inner)
         written += _bytes(
             (node, one) for node in nodes for one in node.read_writes.writes if not _removed(kernel, one.name)
         )
@@ -116,6 +118,7 @@ def _hint(size: Any) -> int:
 def _flops(node: Any) -> int:
     """Of a turn."""
     counts = node._body.op_counts
-    welford = str(node.node.get_reduction_type() or "").startswith("welford")
-    reductions = (WELFORD - 1) * counts.get("reduction", 0) if welford else 0
-    return sum(counts.get(name, 0) for name in ONCE) + 2 * sum(counts.get(name, 0) for name in TWICE) + reductions
+    flops: int = sum(counts.get(name, 0) for name in ONCE) + 2 * sum(counts.get(name, 0) for name in TWICE)
+    if str(node.node.get_reduction_type() or "").startswith("welford"):
+        flops += (WELFORD - 1) * counts.get("reduction", 0)
+    return flops

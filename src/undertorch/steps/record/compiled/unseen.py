@@ -6,7 +6,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch._C._dynamo.eval_frame import set_eval_frame
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
