@@ -16,6 +16,9 @@ UNCOMPILED_FUNCTION = "torch.compile left the function as it is"
 WRITTEN_BY_INDUCTOR = "the compiled code's kernels are those that Inductor writes"
 """Begins the assumption that stands at the line of a script that compiles, where the step is that of compiled code."""
 
+UNCAPTURED = "a CUDA graph was not captured"
+"""Begins the assumption that stands where a script has its launches replayed as a graph."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:

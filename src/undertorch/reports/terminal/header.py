@@ -7,7 +7,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from undertorch.records import Gpu, IdleCause, Origin, Step
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
+from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY_INDUCTOR
 from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
 from undertorch.reports.terminal.runs import Run, busy
 from undertorch.reports.terminal.text import Paragraph, command, fact
@@ -33,6 +33,7 @@ def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
         fact("memory", _memory(step, gpu)),
         fact("versions", _versions(step)),
         *_eager(step),
+        *_compiled(step),
         *_host(step),
         *_doubt(step, gpu),
     )
@@ -46,6 +47,18 @@ def _eager(step: Step) -> list[Paragraph]:
         return []
     place = "" if found.where is None else f" of {found.where.file}:{found.where.line}"
     return [fact("eager", f"the torch.compile{place} is left out, and so is advice that it may have taken already")]
+
+
+def _compiled(step: Step) -> list[Paragraph]:
+    """A script that compiles, whose step is that of the compiled code."""
+    places = [
+        f"{one.where.file}:{one.where.line}"
+        for one in step.accounting.assumed
+        if one.what.startswith(WRITTEN_BY_INDUCTOR) and one.where is not None
+    ]
+    if not places:
+        return []
+    return [fact("compiled", f"by the torch.compile of {', '.join(places)}: the kernels that Inductor writes for it")]
 
 
 def _host(step: Step) -> list[Paragraph]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from undertorch.records import Idle, IdleCause, Launch, Op, Origin, Phase, Where
+from undertorch.records.steps import UNCAPTURED
 from undertorch.steps.advice.dataflow import Queue, Saving
 from undertorch.steps.predict.timeline import SYNCHRONIZING, Costed, Timeline, lay_out
 
@@ -114,7 +115,7 @@ def looping(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
 def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """The GPU is idle because the CPU launches the model more slowly than it works. What waiting for values makes is
     left out, and so is what the model does not launch."""
-    if queue.compiles:
+    if queue.compiles or any(one.what.startswith(UNCAPTURED) for one in queue.step.accounting.assumed):
         return
     late = [one for one in _late(queue) if one.op is None or not _outside(one.op)]
     outside = queue.launches(op.id for op in queue.step.ops if _outside(op))

@@ -9,18 +9,23 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY_INDUCTOR
+from undertorch.records.steps import UNCAPTURED, UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY_INDUCTOR
 from undertorch.steps.record.compiled.compiler import Compiler
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
 
 EAGER = "the step is recorded as it runs without compilation."
 COMPILED = f"{UNCOMPILED}: {EAGER}"
-INDUCTOR = f"{WRITTEN_BY_INDUCTOR}: what torch.compile makes of it here, for the GPU that is named, without having one."
-COMPILED_FUNCTION = f"{UNCOMPILED_FUNCTION}: {EAGER}"
+INDUCTOR = (
+    f"{WRITTEN_BY_INDUCTOR} for this GPU, each in that of its configurations which is predicted to be the fastest: none"
+    " was run."
+)
+UNTUNED = "max-autotune measures on a GPU which kernels of products are the fastest: the libraries' were taken."
+CAPTURING = ("reduce-overhead", "max-autotune")
+"""Modes of torch.compile that replay what they compiled as CUDA graphs."""
 COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}"
 SCRIPTED = "torch.jit.script left its code as it is: the step is recorded as it runs without TorchScript."
-GRAPHED = "a CUDA graph was not captured: what it holds is recorded as it runs without the graph."
+GRAPHED = f"{UNCAPTURED}: what it holds is recorded as it runs without the graph."
 
 
 def install(notes: Notes, compiler: Compiler | None) -> None:
@@ -41,15 +46,20 @@ def install(notes: Notes, compiler: Compiler | None) -> None:
 
 def _compile_with(compiler: Compiler, notes: Notes) -> Any:
     """`torch.compile` with Inductor; any other backend leaves code alone."""
-    leave_alone = _compile(notes)
-    unserved = compiler.unserved()
+    why_not = compiler.unserved()
 
     def compiled(model: Any = None, **settings: Any) -> Any:
         if model is None:
             return lambda given: compiled(given, **settings)
-        if unserved is not None or settings.get("backend", "inductor") not in (None, "inductor"):
-            return leave_alone(model)
+        other = settings.get("backend") not in (None, "inductor")
+        if other or why_not is not None:
+            return _compile(notes, "its backend is not Inductor" if other else why_not)(model)
         notes.note(INDUCTOR)
+        mode, options = settings.get("mode") or "", settings.get("options") or {}
+        if mode in CAPTURING or options.get("triton.cudagraphs"):
+            notes.note(GRAPHED)
+        if mode.startswith("max-autotune") or options.get("max_autotune"):
+            notes.note(UNTUNED)
         return compiler.compile(model, **settings)
 
     return compiled
@@ -61,15 +71,16 @@ def _compile_module(module: nn.Module, **settings: Any) -> None:
     module._compiled_call_impl = torch.compile(call.__get__(module), **settings)
 
 
-def _compile(notes: Notes) -> Any:
+def _compile(notes: Notes, why: str | None = None) -> Any:
     """`torch.compile`: of a model, of a function, and as a decorator with or without settings."""
+    because = "" if why is None else f" ({why})"
 
     def compiled(model: Any = None, *settings: Any, **named: Any) -> Any:
         if model is None:
             return compiled
         if isinstance(model, nn.Module | type):
-            notes.note(COMPILED)
-        elif not notes.note_at(inspect.unwrap(model), COMPILED_FUNCTION):
+            notes.note(f"{UNCOMPILED}{because}: {EAGER}")
+        elif not notes.note_at(inspect.unwrap(model), f"{UNCOMPILED_FUNCTION}{because}: {EAGER}"):
             notes.note(COMPILED_OF_TORCH)
         return left_alone(model)
 

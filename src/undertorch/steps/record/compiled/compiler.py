@@ -1,5 +1,6 @@
 """torch.compile for the GPU that is named: put in place when the script first asks for it."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -60,7 +61,9 @@ class Compiler:
         self._benchmarks = Benchmarks(gpu, fakes, refs)
 
     def unserved(self) -> str | None:
-        """Why it does not; None where it does."""
+        """Why nothing is compiled here; None where it is."""
+        if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+            return "TORCHDYNAMO_DISABLE is set"
         version = tuple(int(part) for part in torch.__version__.split(".")[:2])
         if not TRIED[0] <= version <= TRIED[1]:
             first, last = (".".join(map(str, one)) for one in TRIED)
