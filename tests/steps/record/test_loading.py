@@ -1,5 +1,7 @@
 """Data on its way to the GPU has its values; the GPU's side has shapes."""
 
+from undertorch.records.steps import WRITTEN_BY_INDUCTOR
+
 
 def test_loaders_workers_memory_maps_and_pinned_memory_work(recording):
     """The script asserts what it reads; that it was recorded to its second step shows that all held."""
@@ -18,6 +20,6 @@ def test_samples_are_those_of_every_batch(recording):
     assert recording("loader.py").samples == 8 + 4
 
 
-def test_a_compiled_model_is_run_as_it_is_and_that_is_said(recording, line_of):
-    (assumption,) = (a for a in recording("loader.py").assumptions if "torch.compile" in a.what)
+def test_a_compiled_model_is_said_at_its_line(recording, line_of):
+    (assumption,) = (a for a in recording("loader.py").assumptions if a.what.startswith(WRITTEN_BY_INDUCTOR))
     assert assumption.where.line == line_of("loader.py", "torch.compile(")

@@ -70,7 +70,7 @@ class Passing(torch.nn.Module):
 
 
 model = torch.nn.Linear(6, 6).cuda()
-passing = torch.compile(Passing())
+passing = torch.compile(Passing(), backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(3):
     y = model(torch.randn(4, 6, device="cuda"))

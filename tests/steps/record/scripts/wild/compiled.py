@@ -49,7 +49,7 @@ def update():
 for _ in range(3):
     torch.compiler.cudagraph_mark_step_begin()
     x = torch.randn(8, 64, device="cuda")
-    torch._dynamo.mark_dynamic(x, 0)
+    torch._dynamo.maybe_mark_dynamic(x, 0)
     loss = loss_of(scaled(model(x), 2.0), x)
     loss.backward()
     update()
