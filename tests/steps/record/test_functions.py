@@ -24,7 +24,8 @@ def recorded(recording):
     ],
 )
 def test_a_backward_stands_where_its_function_was_called(recorded, line_of, call, node, names):
-    """Once differentiable, with several outputs, calling others, without any op forward, and in a model that is left as it is."""
+    """Once differentiable, with several outputs, calling others, without any op forward, and in a model that another
+    backend than Inductor is to compile."""
     line = line_of(SCRIPT, call)
     assert [op.name for op in recorded.ops if op.where.line == line and op.node == node] == names
 
