@@ -184,15 +184,15 @@ def test_long_blocks_on_a_full_gpu_wait_for_memory_and_not_for_more_blocks():
 
 
 def test_kernels_built_for_older_gpus_keep_their_rate_an_sm_and_clock_and_not_their_share_of_the_peak():
-    """Turing's instructions: 4096 operations a clock are the peak of an H200's SM, 12 % of that was recorded; an A100
+    """Turing's instructions: 4096 operations a clock are the peak of an H200's SM, 15 % of that was recorded; an A100
     has 108 SMs at 1410 MHz."""
     tile = kernel(
         name="Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>", kind=Kind.MATMUL,
         grid=(108 * 132, 1, 1), flops=10**13, math=Math.TENSOR_BF16, min_bytes_read=10**6,
     )  # fmt: skip
     a100, h200 = gpus.find("A100-80GB"), gpus.find("H200")
-    assert timing(tile, h200, 1).compute_us == pytest.approx(10**13 / (0.12 * 4096 * 132 * 1830), rel=0.01)
-    assert timing(tile, a100, 1).compute_us == pytest.approx(10**13 / (0.12 * 4096 * 108 * 1410), rel=0.01)
+    assert timing(tile, h200, 1).compute_us == pytest.approx(10**13 / (0.148 * 4096 * 132 * 1830), rel=0.01)
+    assert timing(tile, a100, 1).compute_us == pytest.approx(10**13 / (0.148 * 4096 * 108 * 1410), rel=0.01)
 
 
 def test_flash_attention_2_reaches_half_to_three_quarters_of_an_a100():

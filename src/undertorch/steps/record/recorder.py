@@ -158,8 +158,8 @@ class Recorder(TorchDispatchMode):
             return self._record(func, types, args, named, tensors, self._places.look(sys._getframe(2)))
 
     def launched(self, name: str, tensors: Sequence[torch.Tensor], arguments: tuple[Argument, ...]) -> None:
-        """A kernel that was launched past ATen. Where it came from several lines, each but the first has an Op of its
-        own after the kernel's, without arguments.
+        """A kernel that was launched past ATen. Where Inductor wrote it out of several lines, each but the first has an
+        Op of its own after the kernel's, without arguments.
         """
         place = self._places.look(sys._getframe(1))
         node = self._backward.node()
@@ -168,10 +168,11 @@ class Recorder(TorchDispatchMode):
             trains = self._backward.made(self._tape.next) or self._functions.gradients()
             moment = self._moment(name, namespace, tensors, place, node, trains, by_hand=False)
             phase = self._phases.phase(moment)
-            if place.others:
-                arguments = (*arguments, Argument(name=LINES, value=1 + len(place.others)))
+            others = place.others if namespace == "inductor" else ()
+            if others:
+                arguments = (*arguments, Argument(name=LINES, value=1 + len(others)))
             self._keep(name, "", moment, phase, place, arguments, (), ())
-            for first, *above in place.others:
+            for first, *above in others:
                 also = replace(place, where=first, chain=tuple(above), others=())
                 self._keep(name, "", moment, phase, also, (), (), ())
 

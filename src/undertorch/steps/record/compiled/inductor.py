@@ -50,6 +50,9 @@ Make = Callable[[str, Any, str], Any]
 and its source."""
 
 
+VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+
+
 class OnTheCpu(Exception):
     """Raised by what would compile a kernel for the CPU, which would write where no memory is."""
 
@@ -167,7 +170,8 @@ def _allocate(fakes: Fakes) -> None:
 
     def seen_as(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], offset: int = 0) -> Any:
         given = (tensor, list(size), list(stride), tensor.storage_offset() + offset)
-        return fakes.run(aten.as_strided.default, (type(tensor),), given, {})
+        with torch._C._AutoDispatchBelowAutograd(), torch._C._ExcludeDispatchKeyGuard(VIEWS):  # as a mode is called
+            return fakes.run(aten.as_strided.default, (type(tensor),), given, {})
 
     put(home, "_empty_strided_cuda", empty("cuda"))
     put(home, "_reinterpret_tensor", seen_as)
