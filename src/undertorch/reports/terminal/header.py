@@ -56,7 +56,7 @@ def _compiled(step: Step) -> list[Paragraph]:
         for one in step.accounting.assumed
         if one.what.startswith(WRITTEN_BY_INDUCTOR) and one.where is not None
     ]
-    if not places:
+    if not places or not any(launch.kernel.library == "Inductor" for launch in step.launches):
         return []
     return [fact("compiled", f"by the torch.compile of {', '.join(places)}: the kernels that Inductor writes for it")]
 

@@ -25,7 +25,7 @@ from undertorch.steps.traces.names import fused
 TRIED = ((2, 11), (2, 13))
 """Versions of torch, the first and the last, whose parts it knows."""
 
-FAILED = "{what} could not be compiled without a GPU ({why}), and is recorded as it runs without compilation."
+FAILED = "{what} could not be compiled here ({why}), and is recorded as it runs without compilation."
 
 
 MOST_SAID = 200
@@ -48,6 +48,7 @@ class Compiler:
         choose_attention: Callable[..., int],
     ) -> None:
         """`folder`: where Inductor may put its files."""
+        self._gpu = gpu
         self._folder = folder
         self._fakes = fakes
         self._facts = facts
@@ -64,6 +65,8 @@ class Compiler:
         """Why nothing is compiled here; None where it is."""
         if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
             return "TORCHDYNAMO_DISABLE is set"
+        if self._gpu.vendor != "NVIDIA":
+            return f"what Inductor writes for {self._gpu.name} is not known"
         version = tuple(int(part) for part in torch.__version__.split(".")[:2])
         if not TRIED[0] <= version <= TRIED[1]:
             first, last = (".".join(map(str, one)) for one in TRIED)

@@ -114,6 +114,7 @@ def follow_graphs(compiled: Callable[[Any], None], failed: Callable[[BaseExcepti
     """`compiled` is told of each graph that Inductor wrote code for; `failed` of why it wrote none: that graph's ops
     run as they stand then. Call once.
     """
+    from torch._dynamo.exc import SkipFrame
     from torch._inductor import compile_fx, config
     from torch._inductor.utils import BoxedBool
 
@@ -129,6 +130,9 @@ def follow_graphs(compiled: Callable[[Any], None], failed: Callable[[BaseExcepti
                 made = one(graph, inputs, **named)
         except Exception as error:
             failed(error)
+            reason = getattr(error, "inner_exception", error)
+            if isinstance(reason, SkipFrame):  # on such a GPU, too
+                raise reason from None
             return _boxed(graph)
         compiled(made)
         return made
