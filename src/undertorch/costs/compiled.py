@@ -21,7 +21,7 @@ def inductor(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
         Kernel(
             name=str(op.arg("<kernel>")),
             kind=Kind(str(op.arg("<kind>"))),
-            library="Inductor",
+            library="Inductor" if str(op.arg("<kernel>")).startswith("triton_") else "Triton",  # the script's own
             grid=_three(op.arg("<grid>")),
             block=_three(op.arg("<block>")),
             geometry_origin=Origin.PREDICTED if chosen else Origin.COMPUTED,
@@ -30,10 +30,21 @@ def inductor(op: Op, gpu: Gpu) -> tuple[Kernel, ...]:
             flops=flops,
             bytes_origin=None if read is None else Origin.COMPUTED,
             traffic_bytes=least_bytes(op.inputs) if read is None else None,
-            math=Math.FP32 if flops else None,
+            math=_unit(op) if flops else None,
             note=UNKNOWN if read is None else None,
         ),
     )
+
+
+TENSOR_CORES = {"bfloat16": Math.TENSOR_BF16, "float16": Math.TENSOR_FP16, "float32": Math.TENSOR_TF32}
+"""By the dtype of what is multiplied. A product in float32 of Triton's takes TF32 where nothing else is said."""
+
+
+def _unit(op: Op) -> Math:
+    """What does its FLOPs: tensor cores those of attention and products, which are templates; plain cores all else."""
+    if Kind(str(op.arg("<kind>"))) not in (Kind.ATTENTION, Kind.MATMUL, Kind.CONVOLUTION):
+        return Math.FP32
+    return TENSOR_CORES.get(op.inputs[0].dtype, Math.FP32) if op.inputs else Math.FP32
 
 
 def _number(value: Value) -> int | None:

@@ -170,3 +170,19 @@ def test_calls_have_the_lines_that_inductor_keeps_for_them():
     found = lines(WRAPPER, json.dumps(kept), lambda file: None if file.startswith("torch/") else file)
     first = {number: [chain[0].line for chain in chains] for number, chains in found.items()}
     assert first == {3: [3, 5], 4: [3, 5], 5: [3, 5], 6: [7], 7: [9], 8: [9]}
+
+
+@pytest.mark.slow
+def test_kernels_that_are_no_loops_are_launches_too(recording, line_of):
+    """Attention multiplies twice for each pair of positions, its backward five times; a kernel of the script's own has
+    the grid that the script gives it, and nobody knows its bytes."""
+    script = "compiled_kernels.py"
+    step = predict(recording(script), gpus.find("H200"))
+    batch, heads, tokens, head = 4, 8, 1024, 64
+    product = 2 * batch * heads * tokens * tokens * head
+    flops = {one.phase: one.kernel.flops for one in step.launches if one.kernel.kind is Kind.ATTENTION}
+    assert flops == {Phase.FORWARD: 2 * product, Phase.BACKWARD: 5 * product}
+    (own,) = (one for one in step.launches if one.kernel.library == "Triton")
+    assert own.kernel.grid == (batch * tokens * heads * head // 512, 1, 1)
+    assert own.kernel.min_bytes is None
+    assert step.ops[own.ops[0]].where.line == line_of(script, "scale[lambda given")

@@ -40,7 +40,7 @@ class Moved:
 
 def follow() -> None:
     """Has Inductor write into the source of each kernel what it moves. Call once."""
-    from torch._inductor.codegen.triton import TritonKernel
+    from torch._inductor.codegen.triton import TritonKernel, TritonScheduling
     from torch._inductor.codegen.triton_combo_kernel import ComboKernel
 
     for kind in (TritonKernel, ComboKernel):
@@ -52,6 +52,14 @@ def follow() -> None:
             return f"{source.rstrip()}\n{MARK}{json.dumps(found)}\n"
 
         put(kind, "codegen_kernel", written)
+    define: Any = TritonScheduling.define_kernel
+
+    def defined(scheduling: Any, source: str, nodes: Any, kernel: Any) -> Any:
+        if MARK not in source:
+            source = f"{source.rstrip()}\n{MARK}{json.dumps(_of_template(nodes, kernel))}\n"
+        return define(scheduling, source, nodes, kernel)
+
+    put(TritonScheduling, "define_kernel", defined)
 
 
 def kept(source: str) -> Moved | None:
@@ -71,6 +79,26 @@ def _of_loops(kernels: Iterable[Any]) -> dict[str, int]:
         )
         flops += sum(_size(node) * _flops(node) for node in nodes)
     return {"read": read, "written": written, "flops": flops}
+
+
+def _of_template(nodes: Iterable[Any], kernel: Any) -> dict[str, int]:
+    """Of a kernel that is written by hand for the most part (flex_attention): all of its buffers, once, and what torch
+    counts for the op (torch/utils/flop_counter.py), where the pairs that a mask leaves out count too.
+    """
+    from torch._inductor.fx_utils import count_flops_fx
+    from torch._inductor.utils import get_dtype_size
+    from torch._inductor.virtualized import V
+
+    def size(names: Iterable[str]) -> int:
+        return sum(_hint(V.graph.get_numel(name)) * get_dtype_size(V.graph.get_dtype(name)) for name in names)
+
+    origins = {origin for node in nodes for origin in getattr(node.node, "origins", ())}
+    counts = [int(count) for origin in origins if (count := count_flops_fx(origin)) is not None]
+    read = [
+        name for name in kernel.args.input_buffers if name in V.graph.name_to_buffer or name in V.graph.graph_inputs
+    ]
+    written = [name for name in kernel.args.output_buffers if not _removed(kernel, name)]
+    return {"read": size(read), "written": size(written), "flops": max(counts, default=0)}
 
 
 def _bytes(accesses: Iterable[tuple[Any, Any]]) -> int:
