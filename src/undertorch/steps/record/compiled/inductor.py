@@ -36,8 +36,9 @@ UNMEASURED = {
     "benchmark_combo_kernel": False,
     "cpp_wrapper": False,
     "triton.cudagraphs": False,
+    **SETTINGS,
 }
-"""What a script may ask for that measures kernels on the GPU, or has it hold them."""
+"""What a script may ask for that measures kernels on the GPU, has it hold them, or sets otherwise in between."""
 
 ANSWERS = (
     *("current_device", "set_device", "device_count", "stream", "current_stream", "set_stream", "synchronize"),
