@@ -13,6 +13,12 @@ UNCOMPILED = "torch.compile left the model as it is"
 UNCOMPILED_FUNCTION = "torch.compile left the function as it is"
 """The same of a function of the script's: it stands where that begins, under its name."""
 
+WITHOUT_GRAPHS = "without CUDA graphs"
+"""Stands in either where the mode in which the script compiles launches what it compiled by CUDA graphs."""
+
+UNCAPTURED = "a CUDA graph was not captured"
+"""Begins the assumption that stands at the line of a script that captures one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:

@@ -73,7 +73,7 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
     gap = gpu.launch_gap_us or shares.GAP_US
     waited: Op | None = None
     for item in items:
-        host_us += _cpu_us(item)
+        host_us += _cpu_us(item) / (gpu.host_speed or 1.0)
         for launch in item.launches:
             queued, arrived = free_us + gap, host_us + LAUNCH_LATENCY_US
             start = max(queued, arrived)
@@ -91,7 +91,7 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
 
 
 def _cpu_us(item: Costed) -> float:
-    """CPU time of an eager Op."""
+    """CPU time of an eager Op, on the server that it was measured on."""
     if not item.launches:
         return shares.HOST_VIEW_US
     own = own_ops.host_us(item.op.name)

@@ -1,28 +1,30 @@
 """What compiles a model leaves it as it is: its eager Ops are recorded, and that is said as an assumption."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
+from undertorch.records.steps import UNCAPTURED, UNCOMPILED, UNCOMPILED_FUNCTION, WITHOUT_GRAPHS
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
 
-EAGER = "the step is recorded as it runs without compilation."
-COMPILED = f"{UNCOMPILED}: {EAGER}"
-COMPILED_FUNCTION = f"{UNCOMPILED_FUNCTION}: {EAGER}"
-COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}"
+EAGER = "the step is recorded as it runs without compilation"
+COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}."
 SCRIPTED = "torch.jit.script left its code as it is: the step is recorded as it runs without TorchScript."
-GRAPHED = "a CUDA graph was not captured: what it holds is recorded as it runs without the graph."
+GRAPHED = f"{UNCAPTURED}: what it holds is recorded as it runs without the graph."
+
+MODES_OF_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Modes of torch.compile with `triton.cudagraphs` (torch/_inductor/__init__.py, list_mode_options)."""
 
 
 def install(notes: Notes) -> None:
     """Puts what leaves code alone in the place of torch's compilers. Call once."""
     put(torch, "compile", _compile(notes))
-    put(nn.Module, "compile", lambda module, *settings, **named: notes.note(COMPILED))
+    put(nn.Module, "compile", lambda module, *settings, **named: notes.note(f"{UNCOMPILED}: {_eager(named)}"))
     # Imports parts of torch that a CPU build lacks, and begins nothing where no graph was captured.
     put(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
     put(torch.cuda, "make_graphed_callables", _graphed(notes))
@@ -34,14 +36,26 @@ def _compile(notes: Notes) -> Any:
 
     def compiled(model: Any = None, *settings: Any, **named: Any) -> Any:
         if model is None:
-            return compiled
+            return lambda model: compiled(model, **named)
+        if named.get("disable"):
+            return model
         if isinstance(model, nn.Module | type):
-            notes.note(COMPILED)
-        elif not notes.note_at(inspect.unwrap(model), COMPILED_FUNCTION):
+            notes.note(f"{UNCOMPILED}: {_eager(named)}")
+        elif not notes.note_at(inspect.unwrap(model), f"{UNCOMPILED_FUNCTION}: {_eager(named)}"):
             notes.note(COMPILED_OF_TORCH)
         return left_alone(model)
 
     return compiled
+
+
+def _eager(settings: Mapping[str, Any]) -> str:
+    """How the step is recorded of what is compiled with such settings."""
+    graphs = (
+        settings.get("mode") in MODES_OF_GRAPHS
+        or settings.get("backend") == "cudagraphs"
+        or (settings.get("options") or {}).get("triton.cudagraphs", False)
+    )
+    return f"{EAGER} and {WITHOUT_GRAPHS}." if graphs else f"{EAGER}."
 
 
 def left_alone(model: Any) -> Any:
