@@ -1,6 +1,6 @@
 """Sees every model of benchmarks/models on a real GPU, and holds what was seen against the same steps unseen.
 
-    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N] [--limit SECONDS]
+    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N] [--alongside N] [--limit SECONDS]
                                                                   (needs CUDA; five minutes a turn on an H200)
     python benchmarks/golden_models.py OUT --ranks [N…] [--limit SECONDS]    (as many GPUs as the largest N; N: 2)
 
@@ -15,7 +15,8 @@ first changes from turn to turn and from model to model (two turns: seen, unseen
 - `thirty.txt`: thirty kernels taken by a seed, ten of them backward, with their lines, to be judged by hand;
 - `NAME/`: the measurement itself (--quick or --keep), or what went wrong;
 - with --ranks `ranks.json`: of each script and number of GPUs what each rank says, communication beside the sum of
-  NCCL's kernels; `ddp_gpt_2/` and so on: the report, the JSON (with --keep the page).
+  NCCL's kernels; `ddp_gpt_2/` and so on: the report, the JSON (with --keep the page), each rank's raw traces
+  (ranks_measured.py holds the report against them).
 
 Models may be measured in parts, each with an OUT of its own: models_measured.py joins them. All is written as it comes,
 and what no time is left for is named.
@@ -26,6 +27,7 @@ import gzip
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -34,7 +36,9 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +46,8 @@ from typing import Any
 
 from measured_figures import judge, thirty
 from trained_model import DETERMINISTIC
+from undertorch.steps.measure.exchange import GPU_ONLY, MEASURED, TRACE
+from undertorch.steps.measure.ranks import DONE
 
 HERE = Path(__file__).parent
 MODELS = HERE / "models"
@@ -50,11 +56,16 @@ STEPS = 30
 """More than are measured: undertorch stops the script."""
 TIMEOUT_S = 240
 ALONGSIDE = 3
-"""Processes that import while another trains: one at a time has the GPU."""
+"""Models whose processes are there at once, of which one at a time is timed: as many as have room on the GPU together.
+(The three largest, but for the one that trains alone, hold 122 GB.)"""
 LEAST_S = 15.0
 """Of time left with which a process is started."""
 READING_S = 20.0
 """Kept free at the end, to read the last traces."""
+
+
+COMPILED = "## Call CompiledFxGraph"
+"""Begins the name of the range around compiled code (torch/_inductor/output_code.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +78,8 @@ class Run:
     mode: str | None = None
     """Of torch.compile; None: eager; `deterministic`: eager, by algorithms that give the same bits each time."""
     quick: bool = False
+    alone: bool = False
+    """Whether it needs the GPU's memory to itself."""
 
 
 RUNS = (
@@ -83,7 +96,7 @@ RUNS = (
     Run(name="moe", script="moe"),
     Run(name="unet", script="unet"),
     Run(name="llama", script="llama"),
-    Run(name="llama-8b", script="llama", arguments="--size 8b"),
+    Run(name="llama-8b", script="llama", arguments="--size 8b", alone=True),
 )
 
 
@@ -102,10 +115,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def finished(command: list[str], log: Path, patience: float = TIMEOUT_S) -> int:
-    """Runs a command with its output in a file; answers its status. What outlives its time is killed, children too."""
+def finished(command: list[str], log: Path, patience: float = TIMEOUT_S, **more: str) -> int:
+    """Runs a command with its output in a file; answers its status. What outlives its time is killed, children too.
+    `more`: of its environment."""
     with log.open("w") as out:
-        process = subprocess.Popen(command, env=environment(), stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(command, env=environment() | more, stdout=out, stderr=out, start_new_session=True)
         try:
             return process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -305,12 +319,14 @@ def model(run: Run, folder: Path, lock: Path, report: Report, pool: ProcessPoolE
 
 def other_calls(folder: Path, row: dict[str, Any]) -> dict[str, list[int]] | None:
     """Of calls into ATen that a step makes more or less often seen than unseen, how often: nothing, or markers would
-    change what runs. None where no step was profiled unseen."""
+    change what runs. None where no step was profiled unseen. Compiled code's own ranges are no calls, though the
+    profiler may write them down as such."""
     clean = folder / "calls.json"
     if not clean.exists():
         return None
     seen, unseen = Counter(row["calls"]), Counter(json.loads(clean.read_text()))
-    return {name: [seen[name], unseen[name]] for name in sorted(seen | unseen) if seen[name] != unseen[name]}
+    names = (name for name in sorted(seen | unseen) if not name.startswith(COMPILED))
+    return {name: [seen[name], unseen[name]] for name in names if seen[name] != unseen[name]}
 
 
 def timed(folder: Path) -> list[float]:
@@ -355,7 +371,9 @@ def train_ranked(folder: Path, name: str, count: int, until: float, keep: bool) 
     begun = time.monotonic()
     try:
         patience = max(1.0, min(TIMEOUT_S, until - begun))
-        status = finished([*command, "undertorch", "see", *files, *script], folder / "report.txt", patience)
+        with kept_traces(folder) as temporary:
+            given = [*command, "undertorch", "see", *files, *script]
+            status = finished(given, folder / "report.txt", patience, TMPDIR=str(temporary))
     except subprocess.TimeoutExpired:
         status = -1
     took = round(time.monotonic() - begun, 1)
@@ -368,6 +386,34 @@ def train_ranked(folder: Path, name: str, count: int, until: float, keep: bool) 
             (folder / name_).unlink()
     steps = json.loads(text)
     return {"seconds": took, **ranked(steps if isinstance(steps, list) else [steps])}
+
+
+@contextmanager
+def kept_traces(folder: Path) -> Iterator[Path]:
+    """A folder for what is temporary. What the ranks measure there is taken over into `folder/rank_N` as each is done:
+    the command itself leaves none of it."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.02):
+            for done in temporary.glob(f"undertorch-ranks-*/rank_*/{DONE}"):
+                kept = folder / done.parent.name
+                if not kept.exists():
+                    kept.mkdir()
+                    for name in (TRACE, GPU_ONLY, MEASURED):
+                        if (done.parent / name).exists():
+                            os.link(done.parent / name, kept / name)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield temporary
+    finally:
+        over.set()
+        looking.join()
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def ranked(steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -397,6 +443,9 @@ def main() -> None:
         "--only", nargs="+", default=[], choices=[run.name for run in RUNS], help="these models, the first first"
     )
     parser.add_argument("--turns", type=int, default=1, help="how often each model trains both seen and unseen")
+    parser.add_argument(
+        "--alongside", type=int, default=ALONGSIDE, help="so many models' processes at once, one of them being timed"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
     parser.add_argument("--ranks", type=int, nargs="*", help="DDP and FSDP2 alone, on so many GPUs each (2)")
     parser.add_argument("--limit", type=float, default=600, help="seconds after which all ends")
@@ -410,14 +459,24 @@ def main() -> None:
     runs = [by_name[name] for name in dict.fromkeys(given.only or every)]
     report = Report(given.out, given.limit)
     lock = given.out / "gpu.lock"
-    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool, ThreadPoolExecutor(ALONGSIDE) as threads:
-        for done in [
-            threads.submit(
-                model, run, given.out / run.name, lock, report, pool, order(0 if run.mode else place, given.turns)
-            )
-            for place, run in enumerate(runs)
-        ]:
-            done.result()
+    beside = [(place, run) for place, run in enumerate(runs) if not run.alone]
+    apart = [(place, run) for place, run in enumerate(runs) if run.alone]
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
+        for some, number in ((beside, given.alongside), (apart, 1)):
+            with ThreadPoolExecutor(number) as threads:
+                for done in [
+                    threads.submit(
+                        model,
+                        run,
+                        given.out / run.name,
+                        lock,
+                        report,
+                        pool,
+                        order(0 if run.mode else place, given.turns),
+                    )
+                    for place, run in some
+                ]:
+                    done.result()
     report.write()
     for one in report.aims():
         print("holds" if one["holds"] else "FALLS SHORT", one["what"], one["aim"], one["got"])

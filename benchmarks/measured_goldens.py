@@ -4,7 +4,8 @@ small file.
     python benchmarks/measured_goldens.py OUT tests/golden/measured          (no GPU)
 
 Left out of a trace: all but the step that is shown and the last thing that the GPU did before it; of each event what
-undertorch does not read; and where the script lay. Nothing is changed.
+undertorch does not read; captures of CUDA graphs that the step does not replay; and where the script lay. Nothing is
+changed.
 """
 
 import argparse
@@ -52,11 +53,23 @@ def main(out: Path, goldens: Path) -> None:
             "samples": [measured["samples"][place]],
             "compiled": {key: calls for key, calls in measured["compiled"].items() if key in keys},
         }
-        captures = {path.name: small(opened(path)) for path in sorted(folder.glob("capture_*.json.gz"))}
+        replayed = replays(trace, measured["marks"])
+        captures = {path.name: small(opened(path)) for path in sorted(folder.glob("capture_*.json.gz"))
+                    if path.name in replayed}  # fmt: skip
         content = {"measured": measured, "files": {"trace.json.gz": trace, **captures}}
         data = gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
         (goldens / f"{name}.json.gz").write_bytes(data)
         print(f"{name}: {len(data):,} bytes")
+
+
+def replays(trace: dict[str, Any], marks: list[dict[str, Any]]) -> set[str]:
+    """Names of the captures of the CUDA graphs that are replayed in a trace."""
+    from undertorch.steps.measure.exchange import capture_name
+    from undertorch.steps.measure.naming import mark_number
+
+    numbers = {mark_number(event["name"]) for event in trace["traceEvents"]}
+    said = [marks[number]["what"].split() for number in numbers if number is not None]
+    return {capture_name(int(words[1])) for words in said if words[0] == "replay" and len(words) > 1}
 
 
 def shown_step(folder: Path) -> int:

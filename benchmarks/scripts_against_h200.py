@@ -20,7 +20,7 @@ GOLDEN = ROOT / "tests" / "golden" / "h200_scripts.json"
 
 def row(measured: dict) -> tuple[dict[str, object], dict[str, str]]:
     arguments = tuple(measured["arguments"])
-    step = see(ROOT / measured["script"], arguments, gpus.find("H200"))
+    step = see(ROOT / measured["script"], arguments, gpus.find("H200"), step=2)
     memory = step.memory
     return {
         "script": " ".join((measured["script"], *arguments)),

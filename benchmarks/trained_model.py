@@ -1,4 +1,4 @@
-"""The process of one model: trains it with the GPU to itself, seen or not, and notes its losses and times.
+"""The process of one model: trains it, seen or not, timed with the GPU to itself, and notes its losses and times.
 
     python benchmarks/trained_model.py FOLDER LOCK seen|unseen MODE SCRIPT [ARGUMENTS…]
 
@@ -22,12 +22,10 @@ DETERMINISTIC = "deterministic"
 SEED = 20
 UNSEEN_WARM, UNSEEN_TIMED, UNSEEN_LAST = 3, 5, 12
 """As many steps as undertorch makes, of which as many are timed. One more is profiled without undertorch."""
-BESIDE = 40 * 10**9
-"""Bytes: a model that held less lets the next begin while its own process writes its trace and ends."""
 
 
 def train(folder: str, lock: str, unseen: bool, mode: str, script: str, arguments: list[str]) -> None:
-    """Trains a model, with the GPU to itself, and writes its losses (and unseen its times) into the folder."""
+    """Trains a model, and writes its losses (and unseen its times) into the folder."""
     import torch
 
     if mode == DETERMINISTIC:
@@ -73,29 +71,43 @@ def train(folder: str, lock: str, unseen: bool, mode: str, script: str, argument
 
 
 class Gpu:
-    """The GPU, for one process at a time. What takes time before and after a training is done beside that of others."""
+    """The GPU, for one process at a time while its steps are timed and profiled. What takes longest, and no clock runs
+    in it, is done beside others: imports, the first steps (which load libraries and compile), the writing of traces."""
 
     def __init__(self, lock: str) -> None:
         import torch
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         if torch.cuda.is_available():
             torch.zeros(1, device="cuda")  # makes the context
         self._held = Path(lock).open("w")  # noqa: SIM115 - until the process ends
-        fcntl.flock(self._held, fcntl.LOCK_EX)
-        export = torch.profiler.profile.export_chrome_trace
+        self._updates = 0
+        self._alone = False
+        fcntl.flock(self._held, fcntl.LOCK_SH)
+        register_optimizer_step_pre_hook(self._update)
+        stop = torch.profiler.profile.stop
 
-        def exported(profiler: Any, path: str) -> Any:
-            if Path(path).name == "trace.json.gz":  # undertorch's last act in the script's process
-                self.left()
-            return export(profiler, path)
+        def stopped(profiler: Any) -> Any:
+            self.left()  # all that was to be profiled has run: what follows makes a trace of it
+            return stop(profiler)
 
-        torch.profiler.profile.export_chrome_trace = exported  # type: ignore[method-assign]
+        torch.profiler.profile.stop = stopped  # type: ignore[method-assign]
+
+    def _update(self, *_: object) -> None:
+        """Called before each update: within the last of the first steps it waits for the others' first steps to end."""
+        self._updates += 1
+        if self._updates == UNSEEN_WARM:
+            fcntl.flock(self._held, fcntl.LOCK_UN)
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+            self._alone = True
 
     def left(self) -> None:
-        """Lets the next one train, where there is memory for both."""
-        import torch
+        """Lets the next one be timed, if this one was."""
+        if self._alone:
+            import torch
 
-        if not torch.cuda.is_available() or torch.cuda.max_memory_allocated() < BESIDE:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             fcntl.flock(self._held, fcntl.LOCK_UN)
 
 

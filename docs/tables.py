@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ops_calls import ops_calls
-from train_tables import train_peers, train_phases
+from train_tables import train_gpus, train_peers, train_phases
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -244,6 +244,47 @@ def recordings() -> str:
     ]
     head = ["run", "ops at the same line", "kernels there", "with the same grid", "kernels' sum, ms"]
     return table([*head, "a launch, median", "nine in ten"], cells)
+
+
+def gpu_only() -> str:
+    """What a step takes unprofiled, with the profiler on the GPU alone, and under the whole profiler."""
+    times = ("unprofiled_us", "gpu_only_us", "whole_us")
+    cells = [
+        [
+            f"`{r['model']}`",
+            r["launches"],
+            *(f"{r[name] / 1e3:.1f}" for name in times),
+            *(f"{r[name] / r[times[0]]:.2f}" for name in times[1:]),
+        ]
+        for r in result("gpu_only")["rows"]
+    ]
+    head = ["step", "launches", "unprofiled, ms", "the GPU alone, ms", "the whole profiler, ms"]
+    return table([*head, "the GPU alone", "the whole, times unprofiled"], cells)
+
+
+def ranks_measured() -> str:
+    """Several ranks: communication in the report beside the sum of NCCL's kernels in the raw trace."""
+
+    def ms(time_us: float | None) -> str:
+        return "–" if time_us is None else f"{time_us / 1e3:.2f}"
+
+    cells = [
+        [
+            f"{row['run']}, rank {one['rank']}",
+            ms(one["unprofiled_us"]),
+            ms(one["step_us"]),
+            one["nccl_kernels"],
+            f"{one['communication_us']:,.1f}",
+            f"{one['nccl_us']:,.1f}",
+            ms(one["waited_us"]),
+            ms(one["moving_us"]),
+            ms(one["compute_us"]),
+        ]
+        for row in result("ranks_measured")["rows"]
+        for one in row["ranks"]
+    ]
+    head = ["run", "step, ms", "profiled, ms", "NCCL's kernels", "communication in the report, µs"]
+    return table([*head, "sum of NCCL's kernels, µs", "waiting, ms", "moving, ms", "computing, ms"], cells)
 
 
 def ten_models() -> str:
@@ -547,10 +588,17 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, cost),
     "gpus.md": (calibrated, l2_walks),
     "machine.md": (machine_speeds, machine_compiles, approximations),
-    "measuring.md": (measured_models, measured_shares, seeing_cost, recordings),
+    "measuring.md": (
+        measured_models,
+        measured_shares,
+        seeing_cost,
+        recordings,
+        gpu_only,
+        ranks_measured,
+    ),
     "ops.md": (ops_calls, ops_times, ops_aims, ops_saved, ops_overhead, ops_contract),
     "traces.md": (trace_joins, trace_speed),
-    "train.md": (train_peers, train_phases),
+    "train.md": (train_gpus, train_peers, train_phases),
     "triton.md": (triton_cases, triton_speeds),
 }
 

@@ -19,7 +19,9 @@ def asked(monkeypatch):
     def see(script, arguments, gpu, step=2, assume=None, progress=None):
         calls.append((script, tuple(arguments), gpu.name, step, dict(assume or {})))
         return (
-            STEP if step == STEP.environment.step else replace(STEP, environment=replace(STEP.environment, step=step))
+            STEP
+            if step in (None, STEP.environment.step)
+            else replace(STEP, environment=replace(STEP.environment, step=step))
         )
 
     monkeypatch.setattr(steps, "see", see)
@@ -28,7 +30,7 @@ def asked(monkeypatch):
 
 def test_a_script_with_nothing_else_is_predicted_for_the_h200(asked):
     assert undertorch.see("train.py") is STEP
-    assert asked == [(Path("train.py"), (), "H200", 2, {})]
+    assert asked == [(Path("train.py"), (), "H200", None, {})]
 
 
 @pytest.mark.parametrize("gpu", ["a10", find("A10")], ids=["by name", "as a Gpu"])

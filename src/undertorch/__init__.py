@@ -20,13 +20,14 @@ def see(
     script: "str | Path",
     args: Sequence[str] = (),
     gpu: "str | Gpu" = "H200",
-    step: int = 2,
+    step: int | None = None,
     assume: Mapping[str, str] | None = None,
 ) -> "Step":
     """Runs a training script in a fresh process, without a GPU, and returns one of its steps as `gpu` would run it.
 
-    `gpu` is a name, the path of a spec sheet (`my_gpu.toml`), or a Gpu; `step` counts from 1; `assume` gives the value
-    of a line where the script asks for one: `{"31": "true"}`.
+    `gpu` is a name, the path of a spec sheet (`my_gpu.toml`), or a Gpu; `step` counts from 1; None: the second, or the
+    third where that is without what the script does now and then (it logs, or evaluates). `assume` gives the value of a
+    line where the script asks for one: `{"31": "true"}`.
     Where the script ends before that step its last one is returned, with a warning.
     Raises undertorch.steps.record.errors.RecordError, undertorch.gpus.UnknownGpu or undertorch.gpus.BadSheet.
     """
@@ -36,7 +37,7 @@ def see(
     from undertorch.steps.asked import asked_answers, asked_gpu, asked_step, ended_before
     from undertorch.steps.see import see as see_script
 
-    number = asked_step(step)
+    number = None if step is None else asked_step(step)
     seen = see_script(Path(script), args, asked_gpu(gpu), step=number, assume=asked_answers(assume))
     earlier = ended_before(number, seen.environment.step)
     if earlier is not None:

@@ -55,6 +55,27 @@ def test_the_scripts_own_arguments_pass_untouched_whatever_they_look_like(seen):
     assert passed == arguments
 
 
+@pytest.mark.parametrize(("given", "speed"), [([], None), (["--host-speed", "2.5"], 2.5)])
+def test_the_speed_of_the_host_goes_with_the_gpu(seen, given, speed, capsys):
+    assert run(["see", "--gpu", "H200", *given, "train.py"]) == 0
+    assert seen.asked[0][2].host_speed == speed
+    assert seen.asked[0][3] is None, "no step is named"
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "1000", "fast"])
+def test_a_host_of_no_speed_is_refused(seen, speed, capsys):
+    assert run(["see", "--gpu", "H200", "--host-speed", speed, "train.py"]) == 2
+    assert one_sentence(capsys.readouterr().err)
+    assert not seen.asked
+
+
+def test_a_measured_step_has_its_own_host(monkeypatch, capsys):
+    monkeypatch.setattr(measure, "has_cuda", lambda: True)
+    assert run(["see", "--host-speed", "2", "train.py"]) == 2
+    assert "--host-speed is for a predicted step" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("seen")
 def test_a_gpu_that_is_named_behind_the_script_is_spoken_of_where_none_is_named_before(monkeypatch, capsys):
     monkeypatch.setattr(measure, "has_cuda", lambda: False)

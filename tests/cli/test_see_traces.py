@@ -130,6 +130,7 @@ def test_what_is_no_trace_among_traces_is_refused(tmp_path, capsys):
     assert "given twice" in refused(capsys, trace, trace)
     assert "nosuch.json.gz is no file" in refused(capsys, tmp_path / "nosuch.json.gz", script)
     assert "--assume is for scripts" in refused(capsys, "--assume", "3=1", trace)
+    assert "--host-speed is for scripts" in refused(capsys, "--host-speed", "2", trace)
     assert "L5" in refused(capsys, "--gpu", "L5", trace)
 
 

@@ -70,6 +70,11 @@ def sheet(tmp_path):
         ("AMD Instinct MI300X", "MI300X"),
         ("mi250x", "MI250X"),
         ("Tesla T4", "T4"),
+        ("NVIDIA RTX A6000", "A6000"),
+        ("a6000", "A6000"),
+        ("NVIDIA L40", "L40"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA GH200 480GB", "GH200"),
     ],
 )
 def test_a_gpu_is_found_by_its_name_and_by_its_drivers_name(typed, name):
@@ -209,6 +214,13 @@ def test_a_bad_sheet_is_refused_in_one_sentence_that_names_file_and_figure(sheet
     assert message.startswith(str(path))
     assert said is None or said in message
     assert "\n" not in message
+
+
+def test_a_sheet_may_say_how_fast_the_cpu_beside_it_launches(sheet):
+    assert gpus.find(sheet('like = "H200"\nname = "Fast"\n[measured]\nhost_speed = 2')).host_speed == 2
+    assert gpus.find("H200").host_speed is None
+    with pytest.raises(gpus.BadSheet, match="host_speed is 0; expected a number above 0"):
+        gpus.find(sheet('like = "H200"\nname = "Slow"\n[measured]\nhost_speed = 0', "slow.toml"))
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):

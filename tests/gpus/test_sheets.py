@@ -18,14 +18,17 @@ GEFORCE = ("RTX3090", "RTX4090", "RTX5090")
 TENSOR_FP16_A_CLOCK = {
     # Operations of an SM in a clock, two to a multiply-add, without sparsity, float32 accumulation:
     # V100 whitepaper: 8 tensor cores of 64 FMA. Turing: the same. A100: 4 of 256. GA10x, AD10x: 4 of 128.
-    # H100: 4 of 512. B200 has twice that. GeForce accumulates in float32 at half rate. CDNA whitepapers: 1024, 2048.
+    # H100: 4 of 512. B200 has twice that. GeForce accumulates in float32 at half rate, and so does the L40 by its
+    # datasheet (181 TFLOP/s, where the L40S has 362). CDNA whitepapers: 1024, 2048.
     "V100-SXM2-16GB": 1024,
     "V100-SXM2-32GB": 1024,
     "T4": 1024,
     "A100-40GB": 2048,
     "A100-80GB": 2048,
     "A10": 1024,
+    "A6000": 1024,
     "L4": 1024,
+    "L40": 512,
     "L40S": 1024,
     "RTX3090": 512,
     "RTX4090": 512,
@@ -33,6 +36,7 @@ TENSOR_FP16_A_CLOCK = {
     "H100-SXM": 4096,
     "H100-PCIe": 4096,
     "H200": 4096,
+    "GH200": 4096,
     "B200": 8192,
     "MI250X": 1024,
     "MI300X": 2048,
@@ -122,7 +126,7 @@ def test_nearer_memory_is_faster(gpu):
 def test_memory_is_marketed_size_or_a_little_less(gpu):
     marketed = {"A100-40GB": 40, "A100-80GB": 80, "V100-SXM2-16GB": 16, "V100-SXM2-32GB": 32, "T4": 16, "A10": 24}
     marketed |= {"L4": 24, "L40S": 48, "RTX3090": 24, "RTX4090": 24, "RTX5090": 32, "H100-SXM": 80, "H100-PCIe": 80}
-    marketed |= {"H200": 141, "B200": 180, "MI250X": 64, "MI300X": 192}
+    marketed |= {"A6000": 48, "L40": 48, "GH200": 96, "H200": 141, "B200": 180, "MI250X": 64, "MI300X": 192}
     # ECC takes a 16th of GDDR6; HBM's 141 and 180 are counted in powers of 1000 at best.
     assert 0.92 <= gpu.memory_bytes / (marketed[gpu.name] * 2**30) <= 1
 
@@ -152,6 +156,29 @@ def test_an_a100s_cores_are_those_of_its_datasheet():
     assert gpus.find("A100-80GB").cuda_cores == 6912
     assert gpus.find("H100-SXM").cuda_cores == 16896
     assert gpus.find("RTX4090").cuda_cores == 16384
+    assert gpus.find("A6000").cuda_cores == 10752
+    assert gpus.find("L40").cuda_cores == gpus.find("L40S").cuda_cores == 18176
+
+
+@pytest.mark.parametrize(
+    ("name", "fp32", "half", "bandwidth"),
+    [("A6000", 38.7, 309.7 / 2, 768e9), ("L40", 90.5, 181.05, 864e9), ("GH200", 67, 1979 / 2, 4e12)],
+)
+def test_peaks_and_bandwidth_are_those_of_the_datasheets_without_sparsity(name, fp32, half, bandwidth):
+    """NVIDIA's datasheets of the RTX A6000 (tensor rate with sparsity), the L40, and the GH200 with HBM3 (bf16 with
+    sparsity), in TFLOP/s."""
+    gpu = gpus.find(name)
+    assert gpu.peaks[Math.FP32] == pytest.approx(fp32 * 1e12, rel=0.002)
+    assert gpu.peaks[Math.TENSOR_BF16] == pytest.approx(half * 1e12, rel=0.002)
+    assert gpu.memory_bandwidth == bandwidth
+
+
+def test_a_gh200_is_an_h200s_chip_beside_its_cpu():
+    """The limits of an SM are the chip's; CPU and GPU are joined by 900 GB/s in both directions together."""
+    gh200, h200 = gpus.find("GH200"), gpus.find("H200")
+    for name in (*GROUPS["limits"], *GROUPS["shared"], "peaks", "sms"):
+        assert getattr(gh200, name) == getattr(h200, name)
+    assert gh200.pcie_bandwidth == 900e9 / 2
 
 
 def test_turings_shared_memory_is_half_as_wide_as_its_banks():

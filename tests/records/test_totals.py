@@ -106,6 +106,16 @@ def test_what_has_no_line_is_last_however_long_it_takes():
     assert [(line.file, line.line, line.time_us) for line in found] == [("model.py", 3, 10), (None, 0, 1000)]
 
 
+def test_lines_that_tie_stand_as_in_the_source():
+    """Four launches a line, from the last line to the first and back, of a third of a microsecond each: their sums
+    differ in the last bits."""
+    one = OPS[0]
+    ops = [replace(one, id=n, where=replace(one.where, line=n + 1)) for n in range(8)]
+    order = [*range(8)][::-1] * 2 + [*range(8)] * 2
+    launches = [run(n * 100.7, 100 / 3, ops=(number,)) for n, number in enumerate(order)]
+    assert [line.line for line in lines(replace(with_launches(*launches), ops=tuple(ops)))] == [*range(1, 9)]
+
+
 def test_a_line_sums_the_bytes_that_are_known_and_names_its_source():
     norm = next(line for line in lines(STEP) if line.line == 3)
     assert norm.source == "h = self.norm(x)"

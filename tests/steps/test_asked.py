@@ -16,7 +16,7 @@ from undertorch.steps.asked import asked_gpu, asked_step
 from undertorch.steps.record.errors import BadAssumption, RecordError
 
 WRONG = [
-    *(pytest.param({"step": step}, RecordError, id=f"step {step!r}") for step in (0, -1, "x", 1.5, None, True, [2])),
+    *(pytest.param({"step": step}, RecordError, id=f"step {step!r}") for step in (0, -1, "x", 1.5, True, [2])),
     *(pytest.param({"gpu": gpu}, UnknownGpu, id=f"gpu {gpu!r}") for gpu in (None, 3, "", "H200,L4", b"H200")),
     *(pytest.param({"assume": answers}, BadAssumption, id=f"assume {answers!r}") for answers in ("q", [1], {"x": 1})),
 ]
@@ -42,6 +42,8 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path, asked, kind, fun
 
 def test_whole_numbers_of_numpy_paths_and_records_are_taken(tmp_path):
     assert asked_step(numpy.int64(3)) == 3
+    with pytest.raises(RecordError):
+        asked_step(None)
     sheet = tmp_path / "mine.toml"
     sheet.write_text('like = "H200"\nname = "Mine"')
     assert asked_gpu(sheet).name == "Mine"

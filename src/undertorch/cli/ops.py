@@ -82,11 +82,32 @@ def _explain(catalogue: Any, op: str | None) -> None:
             print(f"    {row.case}: {', '.join(f'{who} {time:,.0f}' for who, time in row.microseconds.items())}")
         chosen = list(catalogue.choices(name))
         if not chosen and catalogue.has_gpu():
-            print("  nothing is chosen here so far: the first call of a class of calls measures its ways")
+            print(
+                "  nothing is chosen here so far: the first call of a dtype, a width and a number of rows, between two "
+                "powers of two, measures its ways"
+            )
         for where, choice in chosen:
-            print(f"  chosen on {where}: {choice.key}: {choice.way} ({choice.why})")
+            print(f"  chosen for {_class(choice.key)}: {choice.way} ({choice.why}), on {where}")
             for way, time in sorted(choice.microseconds.items(), key=lambda pair: pair[1]):
                 print(f"    {time:>10.1f} µs  {way}")
+
+
+ROWS = {"attention": "heads of all samples", "rope": "tokens"}
+"""By how the name of what is chosen for begins, what its rows are, where they are called something else."""
+KEY = re.compile(r"(?P<name>\S+) (?P<dtype>\S+) (?P<rows>\d+)x(?P<width>\d+)(?: (?P<detail>.+))?")
+
+
+def _class(key: str) -> str:
+    """The calls that a choice holds for: rows are counted up to a power of two (ops/choose.py)."""
+    found = KEY.fullmatch(key)
+    if found is None:
+        return key
+    name, rows = found["name"], int(found["rows"])
+    least = rows // 2 + 1
+    many = f"{least:,} to {rows:,}" if least < rows else f"{rows:,}"
+    what = next((word for op, word in ROWS.items() if name.startswith(op)), "row" if rows == 1 else "rows")
+    detail = "" if found["detail"] is None else f" ({found['detail']})"
+    return f"{name} of {found['dtype']}, {many} {what} of {int(found['width']):,}{detail}"
 
 
 def _bench(catalogue: Any, op: str | None, shape: str | None, dtype: str) -> None:

@@ -1,8 +1,10 @@
 """undertorch see: what each line of one training step becomes on the GPU."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +19,11 @@ from undertorch.cli.see_traces import is_folder_of_traces, refuse_places, see_tr
 from undertorch.cli.several import see_several
 from undertorch.cli.terminal import terminal
 
+if TYPE_CHECKING:
+    from undertorch.records import Gpu
+
 REFERENCE = "H200"
 """The GPU that is predicted for where none is named: the one that the predictions are measured against."""
-
-ORDINARY = 2
-"""The step of a script that is looked at where none is named: the first one makes the optimizer's state."""
 
 
 def see(
@@ -43,7 +45,8 @@ def see(
         typer.Option(
             metavar="N",
             min=0,
-            help="Which training step to look at, counted from 1; without it 2, measured one of 10 to 12. Of a trace: "
+            help="Which training step to look at, counted from 1; without it 2 (or 3, where 2 "
+            "does more), measured one of 10 to 12. Of a trace: "
             "the profiler's number.",
         ),
     ] = None,
@@ -59,6 +62,15 @@ def see(
             "kernels: for small data.",
         ),
     ] = False,
+    host_speed: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=0.01,
+            max=100,
+            help="How many times as fast as the server that predictions know your CPU launches (docs/see.md).",
+        ),
+    ] = None,
     json: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the step as JSON; - for standard output, and no report."),
@@ -84,6 +96,7 @@ def see(
     from undertorch.steps.asked import ended_before
     from undertorch.steps.measure import has_cuda
     from undertorch.steps.record.errors import RecordError
+    from undertorch.steps.record.ordinary import SECOND
     from undertorch.steps.traces import is_trace
 
     if arguments and arguments[0] == "--":  # it parts the script's arguments from ours
@@ -94,35 +107,26 @@ def see(
     files = Files(json=json, page=page, perfetto=perfetto)
     files.check(_read_by(script, arguments or [], gpu))
     if is_trace(script) or is_folder_of_traces(script):
-        if assumed:
-            raise BadInput(f"--assume is for scripts: nothing is assumed of {script}, which is a trace.")
-        if check:
-            raise BadInput(f"--check is for scripts: the kernels of {script}, which is a trace, cannot be run.")
+        _only_for_scripts(script, assumed, check, host_speed)
         return see_traces([script, *map(Path, arguments or [])], gpu, step, files)
-    number = ORDINARY if step is None else step
-    if number < 1:
-        raise BadInput(f"--step {number}: a script's steps are counted from 1.")
+    if step == 0:
+        raise BadInput(f"--step {step}: a script's steps are counted from 1.")
     if gpu is None and has_cuda():
-        if assumed:
-            raise BadInput(
-                "--assume is for a predicted step, which --gpu NAME asks for: here the script runs for real."
-            )
-        if check:
-            raise BadInput("--check is for a predicted step, which --gpu NAME asks for.")
+        _only_predicted(assumed, check, host_speed)
         return see_measured(script, arguments or [], step, files)
     if gpu is None:
         late = _late_gpu(arguments or [])
         say(f"no --gpu given and no CUDA GPU found here, so the times are predicted for the {REFERENCE}.{late}")
-    sheet, *others = named_gpus(REFERENCE if gpu is None else gpu)
+    sheet, *others = _beside(host_speed, named_gpus(REFERENCE if gpu is None else gpu))
     try:
         if others and check:
             raise BadInput("--check is for one GPU: kernels are compiled for sm_80 whichever is named.")
         if others:
-            return see_several(script, arguments or [], (sheet, *others), number, assumed, files)
-        seen = steps.see(script, arguments or [], sheet, step=number, assume=assumed, progress=progress())
+            return see_several(script, arguments or [], (sheet, *others), step, assumed, files)
+        seen = steps.see(script, arguments or [], sheet, step=step, assume=assumed, progress=progress())
     except RecordError as error:
         raise BadInput(f"{error}{misplaced(arguments or [])}") from error
-    earlier = ended_before(number, seen.environment.step)
+    earlier = ended_before(step, seen.environment.step)
     if earlier is not None:
         say(earlier)
     with files.written([(sheet, seen)]):
@@ -130,7 +134,31 @@ def see(
             write_out(to_json([seen]))
         else:
             show(seen, sheet, terminal())
-    return see_checked(script, arguments or [], sheet, number, aside=json == STDOUT) if check else Status.FINE
+    return see_checked(script, arguments or [], sheet, step or SECOND, aside=json == STDOUT) if check else Status.FINE
+
+
+def _beside(host_speed: float | None, sheets: Sequence["Gpu"]) -> list["Gpu"]:
+    """The GPUs beside a CPU of that speed; None: as their sheets say."""
+    return [sheet if host_speed is None else replace(sheet, host_speed=host_speed) for sheet in sheets]
+
+
+def _only_for_scripts(trace: Path, assumed: dict[str, str], check: bool, host_speed: float | None) -> None:
+    """Raises BadInput for options that say nothing of a trace."""
+    if assumed:
+        raise BadInput(f"--assume is for scripts: nothing is assumed of {trace}, which is a trace.")
+    if check:
+        raise BadInput(f"--check is for scripts: the kernels of {trace}, which is a trace, cannot be run.")
+    if host_speed is not None:
+        raise BadInput(f"--host-speed is for scripts: the times of {trace}, which is a trace, were measured.")
+
+
+def _only_predicted(assumed: dict[str, str], check: bool, host_speed: float | None) -> None:
+    """Raises BadInput for options that say nothing of a step that is measured."""
+    if assumed:
+        raise BadInput("--assume is for a predicted step, which --gpu NAME asks for: here the script runs for real.")
+    for given, option in ((check, "--check"), (host_speed is not None, "--host-speed")):
+        if given:
+            raise BadInput(f"{option} is for a predicted step, which --gpu NAME asks for.")
 
 
 def _only_utf8(*given: str) -> None:
@@ -155,7 +183,7 @@ def _read_by(script: Path, arguments: list[str], gpu: str | None) -> list[Path]:
     return [script, *([] if module is None else [module]), *map(Path, arguments), *sheets]
 
 
-OWN_OPTIONS = ("--assume", "--check", "--gpu", "--json", "--page", "--perfetto", "--step")
+OWN_OPTIONS = ("--assume", "--check", "--gpu", "--host-speed", "--json", "--page", "--perfetto", "--step")
 
 
 def misplaced(arguments: list[str]) -> str:

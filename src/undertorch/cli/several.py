@@ -18,7 +18,7 @@ def see_several(
     script: Path,
     arguments: Sequence[str],
     sheets: Sequence["Gpu"],
-    step: int,
+    step: int | None,
     assumed: Mapping[str, str],
     files: Files,
 ) -> Status:

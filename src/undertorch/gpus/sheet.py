@@ -61,7 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "shared_allocation_unit",
         "shared_carveouts",
     ),
-    "measured": ("achieved_bandwidth", "launch_gap_us"),
+    "measured": ("achieved_bandwidth", "launch_gap_us", "host_speed"),
 }
 """Which figure stands in which table of a sheet. `peaks` holds rates by unit; the other names are fields of Gpu."""
 

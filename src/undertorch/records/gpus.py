@@ -43,7 +43,7 @@ class Gpu:
     nvlink_bandwidth: float | None = None
     """Bytes a second in both directions together; AMD: Infinity Fabric."""
     pcie_bandwidth: float | None = None
-    """Bytes a second in one direction."""
+    """Bytes a second in one direction; where another link joins CPU and GPU in its place (GH200: NVLink-C2C), that."""
     peaks: dict[Math, float]
     """Operations a second, dense, at the boost clock (see tensor_clock_mhz). Absent: not there, or not published."""
 
@@ -85,6 +85,9 @@ class Gpu:
     """Bytes a second that a large copy kernel reached, read and written together; None: not measured for this sheet."""
     launch_gap_us: float | None = None
     """From the end of one kernel to the start of the next on one stream, with the queue full."""
+    host_speed: float | None = None
+    """How many times as fast as the server that CPU times were measured on (steps/predict/shares.py, HOST_OP_US) the
+    CPU beside this GPU launches; None: as fast."""
     sources: dict[str, str] = field(default_factory=dict)
     """Where each figure comes from, by field name; of a peak, `peaks.tensor-bf16`."""
 

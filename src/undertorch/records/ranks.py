@@ -42,6 +42,8 @@ class RankedStep:
     """Launches of collectives whose kernels the profiler lost."""
     unprofiled_us: tuple[float, ...] = ()
     """Of each of some steps of this rank without the profiler; empty where none was timed."""
+    gpu_only: bool = False
+    """Whether the profiler followed the GPU alone in it, which slows the CPU less than the whole profiler."""
     steady: bool = True
     """Whether the step before was recorded too, so that this one lasts from the end of that."""
 
@@ -56,6 +58,8 @@ class RankFigures:
     """Of the step that is shown, as it was profiled."""
     unprofiled_us: float | None = None
     """Of a step without the profiler: the median. None where none was timed."""
+    gpu_only: bool = False
+    """Whether the step that is shown was profiled on the GPU alone."""
     busy_us: float
     """The union of its launches."""
     compute_us: float

@@ -16,8 +16,11 @@ UNCOMPILED_FUNCTION = "torch.compile left the function as it is"
 WRITTEN_BY_INDUCTOR = "the compiled code's kernels are those that Inductor writes"
 """Begins the assumption that stands at the line of a script that compiles, where the step is that of compiled code."""
 
+WITHOUT_GRAPHS = "without CUDA graphs"
+"""Stands in either where the mode in which the script compiles launches what it compiled by CUDA graphs."""
+
 UNCAPTURED = "a CUDA graph was not captured"
-"""Begins the assumption that stands where a script has its launches replayed as a graph."""
+"""Begins the assumption that stands at the line of a script that captures one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

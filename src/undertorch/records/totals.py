@@ -4,12 +4,15 @@ collective and another kernel at the other."""
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from undertorch.records.kinds import Kind, Phase
 from undertorch.records.launches import Launch
 from undertorch.records.steps import Step
+
+One = TypeVar("One")
 
 LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
@@ -76,6 +79,13 @@ def phases_us(launches: Sequence[Launch]) -> dict[Phase, float]:
     return {phase: sums[phase] for phase in Phase if phase in sums}
 
 
+def longest_first(some: Iterable[One], time_us: Callable[[One], float]) -> list[One]:
+    """By their time; what ties keeps its order. Times tie that agree to the nanosecond: those of the same launches at
+    other places of a step differ by what adding them up rounds off.
+    """
+    return sorted(some, key=lambda one: -round(time_us(one), 3))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """What one source line asks of the GPU in a step."""
@@ -94,14 +104,16 @@ class Line:
 
 
 def lines(step: Step) -> tuple[Line, ...]:
-    """The lines of a step, the longest first. What has no line comes last, with file None. Times sum to `busy_us`."""
+    """The lines of a step, the longest first; those that tie as they stand in the source. What has no line comes last,
+    with file None. Times sum to `busy_us`."""
     groups: dict[tuple[str, int] | None, list[tuple[Launch, float]]] = defaultdict(list)
     by_id = {op.id: op for op in step.ops}
     for launch, share in zip(step.launches, shares_us(step.launches), strict=True):
         where = by_id[launch.ops[0]].where if launch.ops else None
         groups[None if where is None else (where.file, where.line)].append((launch, share))
-    found = [_line(step, place, group) for place, group in groups.items()]
-    return tuple(sorted(found, key=lambda line: (line.file is None, -line.time_us)))
+    found = [_line(step, place, groups[place]) for place in sorted(place for place in groups if place is not None)]
+    without = [_line(step, None, groups[None])] if None in groups else []
+    return (*longest_first(found, lambda line: line.time_us), *without)
 
 
 def _line(step: Step, place: tuple[str, int] | None, group: list[tuple[Launch, float]]) -> Line:

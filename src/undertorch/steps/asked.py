@@ -8,6 +8,7 @@ from typing import Any
 from undertorch import gpus
 from undertorch.records import Gpu
 from undertorch.steps.record.errors import BadAssumption, RecordError
+from undertorch.steps.record.ordinary import SECOND
 
 
 def asked_gpu(gpu: object) -> Gpu:
@@ -42,8 +43,10 @@ def asked_answers(assume: object) -> Mapping[str, str]:
     return assume
 
 
-def ended_before(asked: int, shown: int | None) -> str | None:
-    """What to say where there was no step of that number, and the last that there was is shown; otherwise None."""
-    if shown in (None, asked):
+def ended_before(asked: int | None, shown: int | None) -> str | None:
+    """What to say where there was no step of that number, and the last that there was is shown; otherwise None. Asked
+    for none: that of an ordinary one (steps/record/ordinary.py)."""
+    wanted = SECOND if asked is None else asked
+    if shown in (None, asked) or (asked is None and shown is not None and shown >= wanted):
         return None
-    return f"there is no step {asked}: the script ended after step {shown}, which is shown."
+    return f"there is no step {wanted}: the script ended after step {shown}, which is shown."

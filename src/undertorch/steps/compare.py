@@ -20,7 +20,7 @@ from undertorch.records.comparisons import (
     Side,
     SourceLine,
 )
-from undertorch.records.totals import idle_us, source_line
+from undertorch.records.totals import idle_us, longest_first, source_line
 from undertorch.steps.matching import match_lines
 from undertorch.steps.runs import Run, runs
 
@@ -236,7 +236,7 @@ def _idle_lines(matched: Matched, before: Step, after: Step) -> tuple[IdleLineCh
         now = 0.0 if other is None else new.get((other.file, other.line), 0.0)
         if was or now:
             found.append(IdleLineChange(match=match, before=one, after=other, time_us=_known(was, now)))
-    found.sort(key=lambda line: -abs(line.time_us.difference or 0.0))
+    found = longest_first(found, lambda line: abs(line.time_us.difference or 0.0))
     nowhere = [sum(one.time_us for one in step.idle if one.where is None) for step in (before, after)]
     if any(nowhere):
         found.append(IdleLineChange(match=Match.NO_LINE, before=None, after=None, time_us=_known(*nowhere)))
@@ -260,7 +260,7 @@ def _lines(matched: Matched, was: Sequence[Run], now: Sequence[Run]) -> tuple[Li
         for match, one, other in matched
         if (one is not None and (one.file, one.line) in old) or (other is not None and (other.file, other.line) in new)
     ]
-    found.sort(key=lambda line: -abs(line.time_us.difference or 0.0))
+    found = longest_first(found, lambda line: abs(line.time_us.difference or 0.0))
     if None in old or None in new:
         figures = _figures(old.get(None, []), new.get(None, []))
         found.append(LineChange(match=Match.NO_LINE, before=None, after=None, **_parts(figures)))

@@ -19,12 +19,13 @@ def see(
     script: Path,
     arguments: Sequence[str],
     gpu: Gpu,
-    step: int = 2,
+    step: int | None = None,
     assume: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Step:
     """Runs the script in a fresh process on made-up values and predicts the step of that number for the GPU, with what
-    is worth changing in it.
+    is worth changing in it. Without a number it is an ordinary one: the second, or the third where that is without what
+    the script does now and then.
 
     `assume` gives values that the script asks for, by `LINE` or `FILE:LINE`. `progress` is told each stage.
     Raises RecordError, whose message is one sentence for the user.
@@ -54,7 +55,7 @@ def see_many(
     script: Path,
     arguments: Sequence[str],
     gpus: Sequence[Gpu],
-    step: int = 2,
+    step: int | None = None,
     assume: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Outcome, ...]:

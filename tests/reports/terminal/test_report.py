@@ -9,7 +9,7 @@ from drawn import drawn, one_row, part
 from steps_by_hand import HEAD, LAUNCHES, NOTHING, OPS, STEP, kernel, with_launches
 from undertorch.gpus import find
 from undertorch.records import Accounting, Assumption, Bound, Idle, IdleCause, Kind, Origin
-from undertorch.records.steps import UNCOMPILED
+from undertorch.records.steps import UNCAPTURED, UNCOMPILED, WITHOUT_GRAPHS
 
 LONG = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_kernel0_0<" + 200 * "x"
 
@@ -189,6 +189,55 @@ def test_the_last_sentence_says_what_the_step_waits_for():
         "small to fill the GPU, 1.1 % has no known bound; the GPU is idle for 5.5 % of the step, mostly because the "
         "script waits for it; 1 op whose kernels are not known is left out."
     )
+
+
+def of_a_model(*assumed):
+    """A step of 2 ms whose GPU waits 1 ms for launches; two matmuls, one of them backward, and a norm are the model's,
+    and two other launches are not."""
+    ops = tuple(replace(OPS[0], id=n, module=module) for n, module in enumerate(("a", "a", "b", None, None)))
+    kinds = (Kind.MATMUL, Kind.NORM, Kind.MATMUL, Kind.OPTIMIZER, Kind.COPY)
+    launches = tuple(
+        replace(LAUNCHES[0], ops=(n,), start_us=400.0 * n, time_us=200, kernel=replace(LAUNCHES[0].kernel, kind=kind))
+        for n, kind in enumerate(kinds)
+    )
+    idle = tuple(Idle(start_us=400.0 * n + 200, time_us=200, cause=IdleCause.LAUNCH) for n in range(5))
+    assumptions = tuple(Assumption(where=OPS[0].where, what=what) for what in assumed)
+    accounting = replace(STEP.accounting, assumed=assumptions, ops_without_cost=(), ops_without_cost_count=0)
+    return replace(STEP, ops=ops, launches=launches, idle=idle, accounting=accounting)
+
+
+WAITS = (
+    "100 % of the busy time waits for memory; the GPU is idle for 50.0 % of the step, mostly because the CPU is too "
+    "slow in launching."
+)
+FEWER = "With it, 3 of the 5 launches become fewer: those of matmul (2, 400 µs) stay and the rest are fused;"
+GRAPHS = "so that little of the waiting for launches is left."
+MEASURED = "On a GPU, undertorch see without --gpu measures that."
+
+
+@pytest.mark.parametrize(
+    ("assumed", "said"),
+    [
+        (
+            (f"{UNCOMPILED}: as it runs {WITHOUT_GRAPHS}.",),
+            f"Without the script's torch.compile, {WAITS} {FEWER} its CUDA graphs launch them at once, {GRAPHS} "
+            f"{MEASURED}",
+        ),
+        (
+            (f"{UNCOMPILED}: as it is.",),
+            f"Without the script's torch.compile, {WAITS} {FEWER} with mode='reduce-overhead' they would be launched "
+            f"at once. {MEASURED}",
+        ),
+        (
+            (f"{UNCAPTURED}: as it is.",),
+            f"Without the script's CUDA graph, {WAITS} With it, what it holds is launched at once, {GRAPHS}",
+        ),
+        ((), WAITS),
+    ],
+)
+def test_the_last_sentence_of_a_script_that_compiles_speaks_of_the_step_that_would_run(assumed, said):
+    text = one_row(drawn(of_a_model(*assumed)).splitlines())
+    assert text.endswith(f" {said}")
 
 
 def test_instructions_of_casts_are_not_called_arithmetic():

@@ -7,8 +7,20 @@ import pytest
 from steps.advice.by_hand import Tape, view
 from steps_by_hand import NOTHING, STEP
 from undertorch import gpus
-from undertorch.records import Advice, Assumption, Bound, Idle, IdleCause, Kind, Math, Origin, Phase, Step, Where
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
+from undertorch.records import (
+    Advice,
+    Assumption,
+    Bound,
+    Idle,
+    IdleCause,
+    Kind,
+    Math,
+    Origin,
+    Phase,
+    Step,
+    Where,
+)
+from undertorch.records.steps import UNCAPTURED, UNCOMPILED, UNCOMPILED_FUNCTION
 from undertorch.steps.advice import advise
 from undertorch.steps.advice.chains import collect
 from undertorch.steps.advice.dataflow import Queue
@@ -62,6 +74,25 @@ def test_a_loss_that_goes_over_its_logits_again_and_again():
     assert one.lines == (Where(file="train.py", line=4, function="forward"),)
     assert "1,024 × 1,000 logits 13 times" in one.what
     assert one.op == "linear_cross_entropy"
+
+
+def test_casts_are_spoken_of_where_there_are_any():
+    cast = Tape()
+    loss(cast)
+    assert "since casts, log-softmax and their gradients" in advised(cast.step())["cross-entropy"].what
+    plain = Tape()
+    logits, soft, grad, value = (plain.new(*shape, dtype="float32") for shape in (*[(1024, 1000)] * 3, ()))
+    targets = plain.new(1024, dtype="int64")
+    plain.call("_log_softmax", {"self": logits}, (soft,), Kind.SOFTMAX, 1000, 4, Phase.LOSS)
+    plain.call("nll_loss_forward", {"self": soft, "target": targets}, (value,), Kind.LOSS, 10, 4, Phase.LOSS, read=8192)
+    here = {"line": 4, "phase": Phase.BACKWARD, "us": 1000}
+    plain.call("nll_loss_backward", {"grad_output": value}, (grad,), Kind.FILL, node="NllLossBackward0", **here)
+    inputs = {"grad_output": grad, "output": soft}
+    last = (plain.new(1024, 1000, dtype="float32"),)
+    plain.call("_log_softmax_backward_data", inputs, last, Kind.SOFTMAX, node="LogSoftmaxBackward0", **here)
+    said = advised(plain.step())["cross-entropy"].what
+    assert "since log-softmax and its gradient" in said
+    assert "cast" not in said
 
 
 def test_the_loss_of_each_microbatch_is_spoken_of_once():
@@ -237,15 +268,15 @@ def test_a_sum_over_rows_is_no_part_of_a_chain():
     assert advise(tape.step(), H200) == ()
 
 
-def attention(tape: Tape, context: int = 512) -> None:
+def attention(tape: Tape, context: int = 512, line: int = 0) -> None:
     """2 heads of 64 by hand: product, scale, softmax, product, and both products' backward."""
     q, k, v = (tape.new(2, context, 64) for _ in range(3))
     scores, scaled, soft = (tape.new(2, context, context) for _ in range(3))
-    tape.call("bmm", {"self": q, "mat2": k}, (scores,), Kind.MATMUL, 50, line=2)
-    tape.call("mul", {"self": scores}, (scaled,), line=3)
-    tape.call("_softmax", {"self": scaled}, (soft,), Kind.SOFTMAX, 200, line=4)
-    tape.call("bmm", {"self": soft, "mat2": v}, (tape.new(2, context, 64),), Kind.MATMUL, 50, line=5)
-    back = {"phase": Phase.BACKWARD, "line": 5, "node": "BmmBackward0"}
+    tape.call("bmm", {"self": q, "mat2": k}, (scores,), Kind.MATMUL, 50, line=line + 2)
+    tape.call("mul", {"self": scores}, (scaled,), line=line + 3)
+    tape.call("_softmax", {"self": scaled}, (soft,), Kind.SOFTMAX, 200, line=line + 4)
+    tape.call("bmm", {"self": soft, "mat2": v}, (tape.new(2, context, 64),), Kind.MATMUL, 50, line=line + 5)
+    back = {"phase": Phase.BACKWARD, "line": line + 5, "node": "BmmBackward0"}
     grad = tape.new(2, context, context)
     tape.call("bmm", {"self": q, "mat2": v}, (grad,), Kind.MATMUL, 50, **back)
     last = tape.new(2, context, context)
@@ -277,6 +308,15 @@ def test_scaled_dot_product_attention_in_its_slow_form_is_told_what_to_change():
     attention(tape)
     source = "\n\n\ny = F.scaled_dot_product_attention(q, k, v)\n"
     assert "none of PyTorch's fused kernels takes these inputs" in advised(tape.step(source))["attention"].what
+
+
+def test_scores_of_one_size_at_two_lines_are_saved_once():
+    tape = Tape()
+    attention(tape)
+    attention(tape, line=10)
+    one = advised(tape.step())["attention"]
+    assert one.saves_us == 2 * (100 + 200 + 300 - 50)
+    assert [where.line for where in one.lines] == [4, 14]
 
 
 def test_softmax_without_products_is_no_attention():
@@ -524,6 +564,26 @@ def test_a_loss_in_a_function_that_the_script_compiles_is_not_to_be_compiled():
     assert advised(replace(step, accounting=replace(step.accounting, assumed=(compiled,)))) == {}
 
 
+def test_what_a_function_that_the_script_compiles_launches_is_not_what_the_cpu_is_slow_at():
+    """Of its 100 launches of a loop, and of an update in it, none is advised on; without, each is."""
+    for phase, kinds in ((Phase.OTHER, {"foreach"}), (Phase.UPDATE, {"update-loop"}), (Phase.FORWARD, set())):
+        step = averaged(Tape(), update=phase)
+        inside = Where(file="train.py", line=9, function="follow")
+        ops = tuple(replace(op, chain=(inside,)) if op.where.line == 8 else op for op in step.ops)
+        compiled = Assumption(where=replace(inside, line=7), what=f"{UNCOMPILED_FUNCTION}: as it is.")
+        assert advised(step).keys() >= kinds | {"launching"}
+        found = advised(replace(step, ops=ops, accounting=replace(step.accounting, assumed=(compiled,))))
+        assert found.keys() == {"launching"}
+        assert found["launching"].saves_us == pytest.approx(10 * 30)
+
+
+def test_a_script_that_captures_cuda_graphs_is_not_told_to():
+    step = averaged(Tape())
+    captured = Assumption(where=None, what=f"{UNCAPTURED}: as it is.")
+    assert "launching" in advised(step)
+    assert "launching" not in advised(replace(step, accounting=replace(step.accounting, assumed=(captured,))))
+
+
 CAUSES = ((30, IdleCause.LAUNCH), (40, IdleCause.LAUNCH), (50, IdleCause.GAP))
 
 
@@ -569,7 +629,9 @@ def test_a_launch_of_unknown_bytes_has_no_saving():
     assert advise(tape.step(), H200) == ()
 
 
-def averaged(tape: Tape, parameters: int = 50, update: Phase = Phase.OTHER) -> Step:
+def averaged(
+    tape: Tape, parameters: int = 50, update: Phase = Phase.OTHER, waits_us: float = 30, clipped: bool = False
+) -> Step:
     """A model's ten kernels, then an average of its weights kept in a loop: before each launch 30 µs of idle time."""
     starts = []
     for _ in range(10):
@@ -578,10 +640,16 @@ def averaged(tape: Tape, parameters: int = 50, update: Phase = Phase.OTHER) -> S
         average, weight = tape.new(1000), tape.new(1000)
         tape.call("mul_", {"self": average}, (average,), line=8, us=5, phase=update)
         tape.call("add_", {"self": average, "other": weight}, (average,), line=8, us=5, phase=update)
+    if clipped:
+        grads = tuple(tape.new(20_000) for _ in range(50))
+        for grad in grads:
+            tape.call("mul_", {"self": grad}, (grad,), line=9, us=5, phase=Phase.CLIP)
+        tape.call("_fused_adamw_", {"self": (), "grads": grads}, (), Kind.OPTIMIZER, 5, 10, Phase.UPDATE, written=0)
     idle = []
     for number, one in enumerate(tape.launches):
-        starts.append(one.start_us + 30 * (number + 1))
-        idle.append(Idle(start_us=starts[-1] - 30, time_us=30, cause=IdleCause.LAUNCH, where=tape.ops[number].where))
+        starts.append(one.start_us + waits_us * (number + 1))
+        where = tape.ops[number].where
+        idle.append(Idle(start_us=starts[-1] - waits_us, time_us=waits_us, cause=IdleCause.LAUNCH, where=where))
     tape.launches = [replace(one, start_us=start) for one, start in zip(tape.launches, starts, strict=True)]
     return tape.step(idle=tuple(idle))
 
@@ -595,6 +663,26 @@ def test_a_loop_over_tensors_outside_the_model_is_not_what_compiling_the_model_s
     assert found[kind].saves_us == pytest.approx((100 - 2) * 30)
     assert found[kind].what.startswith("100 launches")
     assert [where.line for where in found[kind].lines] == [8]
+
+
+def test_of_two_remedies_for_one_loop_of_updates_the_better_is_said():
+    """Fused, the update's 100 launches save 490 µs of their own time; of the waiting for them, 98 times what each waits
+    for."""
+    slow = averaged(Tape(), update=Phase.UPDATE)
+    assert advised(slow).keys() & {"optimizer", "update-loop"} == {"update-loop"}
+    fast = averaged(Tape(), update=Phase.UPDATE, waits_us=1)
+    assert advised(fast).keys() & {"optimizer", "update-loop"} == {"optimizer"}
+    for step in (slow, fast):
+        assert sum(one.saves_us for one in advise(step, H200)) <= step.step_us
+
+
+def test_a_loop_that_clips_is_told_apart_from_the_others():
+    """Before a fused update, 50 gradients of 40 kB are scaled one by one, and 50 averages are kept."""
+    step = averaged(Tape(), clipped=True)
+    found = advise(step, H200)
+    assert sorted(one.kind for one in found if one.kind in ("clipping", "foreach")) == ["foreach", "foreach"]
+    assert [one.what.split()[0] for one in found if one.kind == "foreach"] == ["100", "50"]
+    assert sum(one.saves_us for one in found) <= step.step_us
 
 
 def test_one_call_for_a_list_of_tensors_is_no_loop():

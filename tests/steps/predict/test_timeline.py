@@ -7,8 +7,20 @@ from pathlib import Path
 import pytest
 
 from undertorch import gpus
-from undertorch.records import Bound, IdleCause, Kernel, Kind, Launch, Op, Origin, Phase
-from undertorch.steps.predict import shares
+from undertorch.records import (
+    Bound,
+    Environment,
+    IdleCause,
+    Kernel,
+    Kind,
+    Launch,
+    Memory,
+    Op,
+    Origin,
+    Phase,
+    Recording,
+)
+from undertorch.steps.predict import predict, shares
 from undertorch.steps.predict.timeline import Costed, lay_out
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -42,6 +54,25 @@ def test_short_kernels_wait_for_the_cpu():
     assert found.step_us == pytest.approx(100 * shares.HOST_OP_US, rel=0.01)
     assert all(launch.bound is Bound.LAUNCH for launch in found.launches)
     assert all(idle.cause is IdleCause.LAUNCH for idle in found.idle)
+
+
+def test_a_host_that_is_twice_as_fast_needs_half_the_time_and_the_gpu_all_of_its_own():
+    fast = replace(H200, host_speed=2.0)
+    short = lay_out([costed(i, 0.5, bound=Bound.LATENCY) for i in range(100)], fast)
+    assert short.step_us == pytest.approx(100 * shares.HOST_OP_US / 2, rel=0.01)
+    long = [costed(i, 1000.0) for i in range(10)]
+    assert lay_out(long, fast).step_us == pytest.approx(lay_out(long, H200).step_us)
+
+
+def test_a_step_beside_another_host_says_so():
+    recording = Recording(
+        gpu="H200", ops=(), samples=None, assumptions=(),
+        memory=Memory(peak_bytes=None, peak_op=None, start_bytes=None, origin=Origin.COMPUTED),
+        environment=Environment(script="train.py", step=2),
+    )  # fmt: skip
+    said = [one.what for one in predict(recording, replace(H200, host_speed=2.5)).accounting.assumed]
+    assert said == ["the CPU is taken to launch 2.5 times as fast as the server that its times were measured on."]
+    assert predict(recording, H200).accounting.assumed == ()
 
 
 def test_a_long_kernel_that_comes_late_is_still_bound_by_what_bounds_it():

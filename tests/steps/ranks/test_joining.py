@@ -333,7 +333,17 @@ def test_waits_for_which_an_unprofiled_step_has_no_room_are_told_as_the_profiler
     assert "rank 0" in said
     assert "come of the profiler" in said
     assert not join_ranks([replace(zero, unprofiled_us=(150.0,)), one]).notes
-    assert not join_ranks([zero, one]).notes
+
+
+def test_of_traces_alone_nobody_knows_how_much_of_the_waiting_the_profiler_made():
+    """A fifth of the step of rank 0 is waiting. Where it is a hundredth, nothing is said."""
+    (said,) = join_ranks(two()).notes
+    assert "not known" in said
+    short = [
+        rank(number, [(0, computes)], [Comm(start=computes, time=1000 - computes)])
+        for number, computes in enumerate((970, 980))
+    ]
+    assert not join_ranks(short).notes
 
 
 def test_what_the_profiler_adds_is_told_of_the_rank_with_most_of_it():

@@ -35,6 +35,21 @@ def test_fsdp_gathers_computes_and_updates_its_shards(recording):
     assert names[Phase.BACKWARD, "aten::_chunk_cat"] == 1
 
 
+def test_tensor_parallelism_of_one_process_launches_what_the_model_does(recording):
+    """A layer of which one process has all: no collective moves anything, and the shapes that DTensor asks torch for,
+    with fake tensors of its own, are no ops of the step. Those that launch are the plain model's."""
+    launching = {
+        (phase, name): count for (phase, name), count in counted(recording, "tensors").items() if kernels(name)
+    }
+    assert launching == {(p, name): count for (p, name), count in counted(recording, "plain").items() if kernels(name)}
+
+
+def kernels(name):
+    """Whether an op of these scripts launches anything: views do not, nor does a collective of one process."""
+    views = ("aten::detach", "aten::t", "aten::view", "aten::alias", "aten::expand")
+    return name not in views and not name.startswith("_c10d_functional")
+
+
 def test_a_second_process_is_not_waited_for(scripts, capfd):
     with pytest.raises(ScriptFailed):
         record(scripts / SCRIPT, ("two",), gpus.find("H200"))

@@ -1,5 +1,7 @@
 """What few scripts do and torch allows: it is seen, or one sentence says why not and what to do."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -132,3 +134,14 @@ def test_a_folder_that_vanishes_is_said_to_have_vanished(tmp_path):
     with pytest.raises(NotHandedOver, match="was removed or cannot be written: run it again, and set TMPDIR"):
         _result(request, 1)
     assert issubclass(NotHandedOver, RecordError)
+
+
+def test_a_torch_without_a_name_for_tensors_on_several_devices_is_served():
+    """torch 2.11 raises a RuntimeError, for which it has no class."""
+    code = (
+        "from torch._subclasses import fake_tensor\n"
+        "vars(fake_tensor).pop('FakeTensorDeviceMismatchError', None)\n"
+        "from undertorch.steps.record import fakes\n"
+        "assert fakes.DEVICE_MISMATCH == ()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

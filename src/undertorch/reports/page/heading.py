@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Bound, Gpu, IdleCause, Origin, Step
+from undertorch.records.totals import longest_first
 from undertorch.reports.page.marks import place_text
 from undertorch.reports.page.memory import op_of
 from undertorch.reports.terminal.bounds import IDLES, spent
@@ -185,4 +186,4 @@ def idle_rows(step: Step) -> tuple[IdleRow, ...]:
         most = max(places, key=lambda place: places[place])
         share = ratio(spent, step.step_us)
         rows.append(IdleRow(cause=cause, said=IDLES[cause], time_us=spent, share=share, times=len(some), most=most))
-    return tuple(sorted(rows, key=lambda row: row.time_us, reverse=True))
+    return tuple(longest_first(rows, lambda row: row.time_us))

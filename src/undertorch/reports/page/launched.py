@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Gpu, Kernel, Launch, Origin, Phase
+from undertorch.records.totals import longest_first
 from undertorch.reports.page.geometry import (
     BlockPicture,
     GridPicture,
@@ -105,7 +106,7 @@ def by_phases(runs: Sequence[Run], gpu: Gpu | None) -> tuple[PhasePart, ...]:
 
 
 def _part(phase: Phase, runs: Sequence[Run], whole: float, gpu: Gpu | None) -> PhasePart:
-    groups = sorted(grouped(runs, lambda run: run.launch.kernel).values(), key=busy, reverse=True)
+    groups = longest_first(grouped(runs, lambda run: run.launch.kernel).values(), busy)
     rest = groups[MOST:]
     small = [group for group in groups[:MOST] if busy(group) < SMALL * whole]
     if len(small) < 2:

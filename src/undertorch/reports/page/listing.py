@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from undertorch.records import Gpu, Step
-from undertorch.records.totals import source_rows
+from undertorch.records.totals import longest_first, source_rows
 from undertorch.reports.page.highlight import highlighted
 from undertorch.reports.page.launched import Origins, PhasePart, by_phases, origins
 from undertorch.reports.page.marks import Mark, Place, marks
@@ -108,7 +108,7 @@ def listing(step: Step, runs: Sequence[Run], gpu: Gpu | None, whole: Span, prefi
 def hottest(files: Iterable[SourceFile]) -> tuple[tuple[SourceFile, HotLine], ...]:
     """The lines that take most time, with their files, the longest first."""
     found = [(file, row) for file in files for row in file.rows if isinstance(row, HotLine) and file.name is not None]
-    return tuple(sorted(found, key=lambda pair: pair[1].seen.line.time_us, reverse=True)[:HOTTEST])
+    return tuple(longest_first(found, lambda pair: pair[1].seen.line.time_us)[:HOTTEST])
 
 
 def line_id(prefix: str, file: int, line: int) -> str:

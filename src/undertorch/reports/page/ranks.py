@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from undertorch.records.ranks import CollectiveFigures, RanksReport
+from undertorch.records.totals import longest_first
 from undertorch.reports.terminal.ranks import left_out, placed, waits
 
 SHOWN_LINES = 20
@@ -35,7 +36,7 @@ class RanksView:
 
 def ranks_view(report: RanksReport) -> RanksView:
     """The longest of each part; what is left out is counted in the notes."""
-    collectives = sorted(report.collectives, key=lambda one: -one.exposed_us)
+    collectives = longest_first(report.collectives, lambda one: one.exposed_us)
     more = len(collectives) - SHOWN_COLLECTIVES
     notes = [f"{more:,} more collectives are in the JSON."] if more > 0 else []
     return RanksView(

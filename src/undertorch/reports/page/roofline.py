@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from undertorch.records import Gpu, Kernel, Math, Phase, Where
+from undertorch.records.totals import longest_first
 from undertorch.reports.page.axes import LogAxis, Tick, log_axis, tidy
 from undertorch.reports.page.rates import Rates, rates
 from undertorch.reports.terminal.numbers import count, flops, ratio, size, time
@@ -134,7 +135,7 @@ class _Group:
 def roofline(runs: Sequence[Run], gpu: Gpu | None) -> Roofline:
     """A dot a kernel, over all its launches in the step."""
     groups = [_group(kernel, some, gpu) for kernel, some in grouped(runs, lambda run: run.launch.kernel).items()]
-    groups.sort(key=lambda group: group.time_us, reverse=True)  # small dots on top of large ones
+    groups = longest_first(groups, lambda group: group.time_us)  # small dots on top of large ones
     placed = [(group, *group.roofline) for group in groups if group.roofline is not None]
     moving = [(group, group.strip) for group in groups if group.strip is not None]
     least = SEEN * busy(runs)

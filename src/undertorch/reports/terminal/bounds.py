@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undertorch.records import Bound, IdleCause, Kind, Launch, Origin, Step
-from undertorch.reports.terminal.numbers import UNKNOWN, count, percent
+from undertorch.records.compiled import compiled
+from undertorch.records.totals import longest_first
+from undertorch.reports.terminal.numbers import UNKNOWN, count, percent, time
 from undertorch.reports.terminal.runs import Run, bounds, busy, grouped
 
 PRODUCTS = {Kind.MATMUL: "matmul", Kind.ATTENTION: "attention", Kind.CONVOLUTION: "convolutions"}
@@ -56,7 +58,7 @@ def spent(all_runs: Sequence[Run]) -> tuple[Spent, ...]:
         Spent(bound=kind, instructions=others, said=_said(kind, others, some), time_us=busy(some))
         for (kind, others), some in groups.items()
     ]
-    return tuple(sorted(found, key=lambda one: -one.time_us))
+    return tuple(longest_first(found, lambda one: one.time_us))
 
 
 def _instructions(launch: Launch) -> bool:
@@ -67,7 +69,7 @@ def _said(kind: Bound | None, instructions: bool, some: Sequence[Run]) -> str:
     if kind is not Bound.COMPUTE:
         return WAITS[kind]
     times = {one: busy(group) for one, group in grouped(some, lambda run: run.launch.kernel.kind).items()}
-    longest = sorted(times, key=lambda one: -times[one])
+    longest = longest_first(times, lambda one: times[one])
     if instructions:
         names = [INSTRUCTIONS.get(one, str(one)) for one in longest[:2]]
         return f"is spent on instructions ({', '.join(names)}{', …' if len(longest) > len(names) else ''})"
@@ -92,7 +94,42 @@ def bound_origin(launch: Launch) -> Origin | None:
 
 
 def verdict(step: Step, all_runs: Sequence[Run]) -> str:
-    """One sentence: what the step is waiting for."""
+    """One sentence: what the step is waiting for; two of a step without the compilation or the graphs that its script
+    has."""
+    said = _waits(step, all_runs)
+    left_out, otherwise = _compiled(step, all_runs)
+    if not left_out or not busy(all_runs):
+        return said
+    return f"Without {left_out}, {said[0].lower()}{said[1:]} With it, {otherwise}."
+
+
+def _compiled(step: Step, all_runs: Sequence[Run]) -> tuple[str, str]:
+    """What the script has and the step shown has not, and what that changes; empty where there is none."""
+    found = compiled(step)
+    inside = [run for run in all_runs if run.op is not None and found.takes(run.op)]
+    late = sum(idle.time_us for idle in step.idle if idle.cause is IdleCause.LAUNCH)
+    waits = late > WORTH_SAYING * (step.step_us or 0.0)
+    if not inside:
+        graphs = "what it holds is launched at once, so that little of the waiting for launches is left"
+        return ("the script's CUDA graph", graphs) if found.captured and waits else ("", "")
+    stay = {kind: [run for run in inside if run.launch.kernel.kind is kind] for kind in PRODUCTS}
+    products = [run for some in stay.values() for run in some]
+    kinds = ", ".join(PRODUCTS[kind] for kind, some in stay.items() if some)
+    kept = f"those of {kinds} ({len(products):,}, {time(busy(products))}) stay and the rest are fused"
+    launched = ""
+    if waits:
+        launched = (
+            "; its CUDA graphs launch them at once, so that little of the waiting for launches is left"
+            if found.graphs or found.captured
+            else "; with mode='reduce-overhead' they would be launched at once"
+        )
+    return "the script's torch.compile", (
+        f"{len(inside):,} of the {count(len(all_runs), 'launch', 'launches')} become fewer"
+        f"{f': {kept}' if products else ''}{launched}. On a GPU, undertorch see without --gpu measures that"
+    )
+
+
+def _waits(step: Step, all_runs: Sequence[Run]) -> str:
     whole = busy(all_runs)
     if not whole:
         return "Nothing ran on the GPU in this step."
@@ -114,8 +151,8 @@ def _kinds(all_runs: Sequence[Run]) -> str:
     """Where most bounds are not known, what the kernels do says more: the three kinds that take most of the time."""
     whole = busy(all_runs)
     groups = grouped(all_runs, lambda run: run.launch.kernel.kind)
-    longest = sorted(((busy(some), kind) for kind, some in groups.items()), reverse=True)[:3]
-    return f" ({', '.join(f'{kind} {percent(time / whole)}' for time, kind in longest)})"
+    longest = longest_first(((kind, busy(some)) for kind, some in groups.items()), lambda pair: pair[1])[:3]
+    return f" ({', '.join(f'{kind} {percent(time / whole)}' for kind, time in longest)})"
 
 
 def _left_out(step: Step) -> str:

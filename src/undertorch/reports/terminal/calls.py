@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from undertorch.records.totals import longest_first
 from undertorch.reports.terminal.bounds import bound
 from undertorch.reports.terminal.numbers import UNKNOWN, bar, count, percent, ratio, time
 from undertorch.reports.terminal.runs import Run, busy, grouped
@@ -22,7 +23,7 @@ def calls(all_runs: Sequence[Run], width: int) -> list[RenderableType]:
         return []
     whole = busy(all_runs)
     groups = grouped(all_runs, lambda run: "no call known" if run.op is None else run.op.name)
-    ordered = sorted(groups.items(), key=lambda item: busy(item[1]), reverse=True)
+    ordered = longest_first(groups.items(), lambda item: busy(item[1]))
     most = busy(ordered[0][1])
     rows: list[RenderableType] = [
         title("Calls", "no lines are known; the calls that launched, the busiest first"),

@@ -49,6 +49,7 @@ UNITS = {
     "shared_allocation_unit": "bytes",
     "shared_carveouts": "bytes",
     "launch_gap_us": "µs",
+    "host_speed": "times the measured server's",
 }
 """Of what is shown as it stands; SIZES, RATES and peaks are shown scaled."""
 

@@ -7,7 +7,8 @@ from rich.rule import Rule
 from rich.text import Text
 
 from undertorch.records import Gpu, IdleCause, Origin, Step
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY_INDUCTOR
+from undertorch.records.compiled import compiled
+from undertorch.records.steps import WRITTEN_BY_INDUCTOR
 from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
 from undertorch.reports.terminal.runs import Run, busy
 from undertorch.reports.terminal.text import Paragraph, command, fact
@@ -34,16 +35,15 @@ def header(step: Step, gpu: Gpu | None, all_runs: Sequence[Run]) -> RenderableTy
         fact("versions", _versions(step)),
         *_eager(step),
         *_compiled(step),
-        *_host(step),
+        *_host(step, gpu),
         *_doubt(step, gpu),
     )
 
 
 def _eager(step: Step) -> list[Paragraph]:
     """A script that compiles, whose step is shown as it is without."""
-    compiling = (UNCOMPILED, UNCOMPILED_FUNCTION)
-    found = next((one for one in step.accounting.assumed if one.what.startswith(compiling)), None)
-    if found is None:
+    found = compiled(step)
+    if not (found.models or found.functions):
         return []
     place = "" if found.where is None else f" of {found.where.file}:{found.where.line}"
     return [fact("eager", f"the torch.compile{place} is left out, and so is advice that it may have taken already")]
@@ -61,12 +61,16 @@ def _compiled(step: Step) -> list[Paragraph]:
     return [fact("compiled", f"by the torch.compile of {', '.join(places)}: the kernels that Inductor writes for it")]
 
 
-def _host(step: Step) -> list[Paragraph]:
+def _host(step: Step, gpu: Gpu | None) -> list[Paragraph]:
     """A caution where much of a predicted step rests on how fast a CPU was taken to be."""
     waits = sum(idle.time_us for idle in step.idle if idle.cause in (IdleCause.LAUNCH, IdleCause.SYNC))
     if step.time_origin is not Origin.PREDICTED or waits < WORTH_A_CAUTION * (step.step_us or 0) or not step.idle:
         return []
-    return [fact("host", "its CPU time an op is that of one measured server; a faster one can halve the idle time")]
+    speed = None if gpu is None else gpu.host_speed
+    if speed is not None:
+        return [fact("host", f"its CPU is taken to be {speed:g} times as fast as the measured server")]
+    said = "its CPU time an op is that of one measured server; a faster one can halve the idle time (--host-speed 2)"
+    return [fact("host", said)]
 
 
 def _doubt(step: Step, gpu: Gpu | None) -> list[Paragraph]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from undertorch.records.totals import longest_first
 from undertorch.reports.terminal.numbers import count, percent, ratio, time
 from undertorch.reports.terminal.runs import Run, busy, grouped
 from undertorch.reports.terminal.text import cut_middle
@@ -46,13 +47,13 @@ def missing(runs: Sequence[Run]) -> tuple[Missing, ...]:
 def of(some: Sequence[Run], runs: Sequence[Run], *what: str) -> Missing:
     """Some of the launches, as lacking that."""
     groups = grouped(some, lambda run: run.launch.kernel.name)
-    longest_first = sorted(groups.items(), key=lambda item: busy(item[1]), reverse=True)
+    ordered = longest_first(groups.items(), lambda item: busy(item[1]))
     return Missing(
         what=what,
         launches=len(some),
         time_us=busy(some),
         share=ratio(busy(some), busy(runs)),
-        names=tuple((name, len(group)) for name, group in longest_first),
+        names=tuple((name, len(group)) for name, group in ordered),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from undertorch.records.totals import longest_first
 from undertorch.reports.terminal.bounds import bound
 from undertorch.reports.terminal.numbers import UNKNOWN, bar, count, percent, ratio, time
 from undertorch.reports.terminal.runs import Run, busy, grouped
@@ -20,7 +21,8 @@ HEAT = 8
 
 
 def modules(all_runs: Sequence[Run], width: int) -> list[RenderableType]:
-    """A part of the report for each line with so much of the busy time and several modules; times sum to its own."""
+    """A part of the report for each line with so much of the busy time and several modules; times sum to its own.
+    The longest module stands first, and those that tie as they come in the step."""
     whole = busy(all_runs)
     found: list[RenderableType] = []
     for where, some in grouped(
@@ -35,7 +37,7 @@ def _of_line(place: str, some: Sequence[Run], whole: float, width: int) -> list[
     groups = _groups(some)
     if len(groups) < 2:
         return []
-    ordered = sorted(groups.items(), key=lambda item: busy(item[1]), reverse=True)
+    ordered = longest_first(groups.items(), lambda item: busy(item[1]))
     most = busy(ordered[0][1])
     rows: list[RenderableType] = [
         title("Modules", f"of {place}, {percent(ratio(busy(some), whole))} of the busy time"),

@@ -78,6 +78,13 @@ def unprofiled(report: RanksReport) -> Iterator[str]:
     if ranks:
         without = f"rank {ranks[0].rank}" if len(ranks) == 1 else "each rank"
         lengths = ", ".join(time(one.step_us) for one in ranks[:SHOWN_MISSING] if one.step_us is not None)
+        if all(one.gpu_only for one in ranks):
+            yield (
+                f"The step's time is that of {without} without the profiler; all else is of a step in which the"
+                f" profiler followed the GPU alone, which takes {lengths}. That slows the CPUs, too, but far less than"
+                " a profiler of every call."
+            )
+            return
         yield (
             f"The step's time is that of {without} without the profiler; all else is of the profiled step, which takes"
             f" {lengths}. The profiler slows the CPUs, so that ranks may wait there for what they do not wait for"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from undertorch.records import Bound, Launch, Op, Phase, Step, Where
-from undertorch.records.totals import shares_us
+from undertorch.records.totals import longest_first, shares_us
 
 Key = TypeVar("Key")
 
@@ -44,9 +44,9 @@ def grouped(all_runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, lis
 
 
 def by_kernel(all_runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs of each kernel (name, kind and library), the longest first."""
+    """The runs of each kernel (name, kind and library), the longest first; those that tie as they come in the step."""
     groups = grouped(all_runs, lambda run: (run.launch.kernel.name, run.launch.kernel.kind, run.launch.kernel.library))
-    return sorted(groups.values(), key=busy, reverse=True)
+    return longest_first(groups.values(), busy)
 
 
 def by_phase(all_runs: Iterable[Run]) -> list[tuple[Phase, list[Run]]]:
@@ -68,4 +68,4 @@ def longest(some: Sequence[Run]) -> Launch:
 def bounds(some: Iterable[Run]) -> list[tuple[Bound | None, float]]:
     """Time by what bounds it, the longest first; None: not known."""
     groups = grouped(some, lambda run: run.launch.bound)
-    return sorted(((bound, busy(group)) for bound, group in groups.items()), key=lambda pair: pair[1], reverse=True)
+    return longest_first(((bound, busy(group)) for bound, group in groups.items()), lambda pair: pair[1])

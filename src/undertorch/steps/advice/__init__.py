@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from undertorch.records import Advice, Gpu, Step
-from undertorch.records.totals import busy_us
+from undertorch.records.totals import busy_us, longest_first
 from undertorch.steps.advice.attention import explicit_attention
 from undertorch.steps.advice.casts import weight_casts
 from undertorch.steps.advice.chains import chains
@@ -36,7 +36,8 @@ FINDERS = (
     looping,
     launching,
 )
-"""In this order: what one of them takes up is no more the next one's, so that no launch is saved twice."""
+"""In this order: what one of them takes up is no more the next one's, so that no launch is saved twice. Where two save
+different time of the same launches, such as that of an update and the GPU's waiting for it, the larger is said."""
 
 
 def _joined(savings: Iterable[Saving]) -> Iterator[Saving]:
@@ -61,12 +62,21 @@ def _together(some: Sequence[Saving]) -> Saving:
     )
 
 
+def _worth(saving: Saving, least: float) -> bool:
+    return saving.saves_us is None or (saving.saves_us > 0 and saving.saves_us >= least)
+
+
+def _saved(saving: Saving) -> float:
+    return saving.saves_us or 0.0
+
+
 def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
     """What is worth changing, the largest saving first, unknown ones last; nothing that is known to save less than 1 %
     of the busy time.
 
     `saves_us` is time of the step as the figures of its launches have it, `saves_bytes` what would be moved less to
-    and from global memory. A fused kernel is taken to be no faster than the slowest launch that it replaces.
+    and from global memory. A fused kernel is taken to be no faster than the slowest launch that it replaces. No time is
+    saved twice: together they save no more than the step takes.
     """
     queue = Queue(step, gpu)
     least = WORTH * busy_us(step.launches)
@@ -74,10 +84,10 @@ def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
     taken: set[int] = set()
     for find in FINDERS:
         for saving in _joined(find(queue, frozenset(taken))):
-            if saving.saves_us is None or (saving.saves_us > 0 and saving.saves_us >= least):
-                found.append(saving)
+            rivals = [one for one in found if one.ops & saving.ops]
+            if _worth(saving, least) and _saved(saving) >= sum(map(_saved, rivals)):
+                found = [*(one for one in found if one not in rivals), saving]
                 taken |= saving.ops
-    found.sort(key=lambda saving: -(saving.saves_us or 0.0))
     return tuple(
         Advice(
             kind=saving.kind,
@@ -87,5 +97,5 @@ def advise(step: Step, gpu: Gpu) -> tuple[Advice, ...]:
             what=saving.what,
             op=saving.op,
         )
-        for saving in found
+        for saving in longest_first(found, _saved)
     )

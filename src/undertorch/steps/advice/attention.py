@@ -1,7 +1,7 @@
 """Attention whose scores are written to memory, each query against each key, though no kernel needs them there."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from undertorch.records import Kind, Op, TensorRef
 from undertorch.records.totals import source_line
@@ -14,13 +14,14 @@ BETWEEN = 6
 
 
 def explicit_attention(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
-    """One saving a line of softmax, over all layers: what is done to tensors of the size of the scores."""
+    """One saving a line of softmax, over all layers: what is done to tensors of the size of the scores. Lines whose
+    scores are of one size cannot be told apart, and have one together."""
     sites: dict[tuple[str, int] | None, list[Op]] = defaultdict(list)
     for op in queue.step.ops:
         if op.name == "aten::_softmax" and op.id not in taken and op.id in queue.runs and _is_attention(queue, op):
             sites[None if op.where is None else (op.where.file, op.where.line)].append(op)
-    for softmaxes in sites.values():
-        sizes = {softmax.results[0].elements for softmax in softmaxes}
+    for softmaxes in _apart(sites.values()):
+        sizes = _sizes(softmaxes)
         near = frozenset(_on_scores(queue, sizes)) - taken
         moved = queue.moved(near)
         if moved is None:
@@ -37,6 +38,25 @@ def explicit_attention(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             saves_bytes=moved + sum(scores.bytes for _, scores in products),
             what=_what(queue, softmaxes),
         )
+
+
+def _apart(sites: Iterable[list[Op]]) -> list[list[Op]]:
+    """Softmaxes put together whose scores are of one size."""
+    groups: list[list[Op]] = []
+    for site in sites:
+        mine = site
+        others = []
+        for group in groups:
+            if _sizes(group) & _sizes(mine):
+                mine = [*group, *mine]
+            else:
+                others.append(group)
+        groups = [*others, mine]
+    return groups
+
+
+def _sizes(softmaxes: Iterable[Op]) -> set[int]:
+    return {softmax.results[0].elements for softmax in softmaxes}
 
 
 def _is_attention(queue: Queue, softmax: Op) -> bool:

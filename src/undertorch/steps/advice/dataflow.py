@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from undertorch.records import Gpu, Kind, Op, Phase, Step, TensorRef, Where
-from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION
+from undertorch.records.compiled import compiled
+from undertorch.records.totals import longest_first
 from undertorch.steps.predict.shares import START_US
 from undertorch.steps.predict.times import bandwidth
 from undertorch.steps.runs import Run, runs
@@ -48,14 +49,8 @@ class Queue:
                 made[run.op.id].append(run)
         self.runs: Mapping[int, Sequence[Run]] = dict(made)
         """By Op, those that launch something; launches that serve no Op are nobody's."""
-        self.compiles = any(one.what.startswith(UNCOMPILED) for one in step.accounting.assumed)
-        """Whether the script compiles its model, or one of them, which is shown as eager code runs it."""
-        self._functions = frozenset(
-            (one.where.file, one.where.function)
-            for one in step.accounting.assumed
-            if one.where is not None and one.what.startswith(UNCOMPILED_FUNCTION)
-        )
-        """Those that the script compiles."""
+        self.compiled = compiled(step)
+        """What the script compiles, which is shown as eager code runs it."""
         self._unknown = frozenset(step.accounting.ops_without_cost)
         self.writers: dict[int, list[int]] = defaultdict(list)
         """Ids of the Ops that write a storage, in order."""
@@ -71,13 +66,6 @@ class Queue:
     def works(self, op: Op) -> bool:
         """Whether it launches something, or something that is not known: a view does neither."""
         return op.id in self.runs or op.name in self._unknown
-
-    def compiled(self, op: Op) -> bool:
-        """Whether the script may well compile it: where it does so with a model, all that stands in modules."""
-        if self.compiles and op.module is not None:
-            return True
-        frames = (*op.chain, op.where) if self._functions else ()
-        return any(where is not None and (where.file, where.function) in self._functions for where in frames)
 
     def written(self, op: Op) -> set[int]:
         """Storages that an Op with launches writes: new results, and what it changes in place."""
@@ -150,7 +138,8 @@ class Queue:
             where = self.ops[number].where
             if where is not None:
                 spent[where] += self.time_us([number])
-        return tuple(sorted(spent, key=lambda where: (-spent[where], where.file, where.line)))
+        in_order = sorted(spent, key=lambda where: (where.file, where.line))
+        return tuple(longest_first(in_order, lambda where: spent[where]))
 
 
 def largest(op: Op) -> int:

@@ -2,12 +2,12 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from undertorch.records import Idle, IdleCause, Launch, Op, Origin, Phase, Where
-from undertorch.records.steps import UNCAPTURED
+from undertorch.records.totals import longest_first
 from undertorch.steps.advice.dataflow import Queue, Saving
 from undertorch.steps.predict.timeline import SYNCHRONIZING, Costed, Timeline, lay_out
 
@@ -40,6 +40,9 @@ LOOPS = (
     ),
 )
 """By phase: the kind of advice and what to do."""
+
+_Site = tuple[Where | None, str]
+"""A line and an Op that it calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,34 +94,42 @@ def looping(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     list of tensors makes them a few."""
     late = _late(queue)
     for phases, kind, what in LOOPS:
-        loops: dict[tuple[Where | None, str], list[_Late]] = defaultdict(list)
+        calls: dict[_Site, list[int]] = defaultdict(list)
+        for op in queue.step.ops:
+            if op.phase in phases and _in_loop(op) and op.id in queue.runs and not queue.compiled.takes(op):
+                calls[op.where, op.name].append(op.id)
+        loops: dict[_Site, list[_Late]] = defaultdict(list)
         for one in late:
-            if one.op is not None and one.op.phase in phases and _in_loop(one.op):
+            if one.op is not None and (one.op.where, one.op.name) in calls:
                 loops[one.op.where, one.op.name].append(one)
-        repeated = [some for some in loops.values() if len(some) > 1]
-        if not repeated:
-            continue
-        every = [one for some in repeated for one in some]
-        sites = {key for key, some in loops.items() if len(some) > 1}
-        launches = queue.launches(op.id for op in queue.step.ops if _in_loop(op) and (op.where, op.name) in sites)
-        yield Saving(
-            kind=kind,
-            ops=frozenset(),
-            lines=_by_time(every),
-            # One call of each loop stays.
-            saves_us=sum(one.time_us for one in every) - sum(fmean(one.time_us for one in some) for some in repeated),
-            saves_bytes=0,
-            what=f"{launches:,} launches {what}",
-        )
+        repeated = {site: some for site, some in loops.items() if len(some) > 1}
+        # What somebody has advice on already is told apart, since of the two one is said.
+        for known in (True, False):
+            some = {site: found for site, found in repeated.items() if known != taken.isdisjoint(calls[site])}
+            if some:
+                yield _loop(queue, kind, what, some, frozenset(number for site in some for number in calls[site]))
+
+
+def _loop(queue: Queue, kind: str, what: str, loops: Mapping[_Site, Sequence[_Late]], ops: frozenset[int]) -> Saving:
+    every = [one for some in loops.values() for one in some]
+    return Saving(
+        kind=kind,
+        ops=ops,
+        lines=_by_time(every),
+        # One call of each loop stays.
+        saves_us=sum(one.time_us for one in every) - sum(fmean(one.time_us for one in some) for some in loops.values()),
+        saves_bytes=0,
+        what=f"{queue.launches(ops):,} launches {what}",
+    )
 
 
 def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """The GPU is idle because the CPU launches the model more slowly than it works. What waiting for values makes is
     left out, and so is what the model does not launch."""
-    if queue.compiles or any(one.what.startswith(UNCAPTURED) for one in queue.step.accounting.assumed):
+    if queue.compiled.models or queue.compiled.captured:
         return
-    late = [one for one in _late(queue) if one.op is None or not _outside(one.op)]
-    outside = queue.launches(op.id for op in queue.step.ops if _outside(op))
+    late = [one for one in _late(queue) if one.op is None or not (_outside(one.op) or queue.compiled.takes(one.op))]
+    outside = queue.launches(op.id for op in queue.step.ops if _outside(op) or queue.compiled.takes(op))
     yield Saving(
         kind="launching",
         ops=frozenset(),
@@ -171,7 +182,7 @@ def _by_time(late: Sequence[_Late]) -> tuple[Where, ...]:
     for one in late:
         if one.where is not None:
             spent[one.where] += one.time_us
-    return tuple(sorted(spent, key=lambda where: -spent[where]))
+    return tuple(longest_first(spent, lambda where: spent[where]))
 
 
 def _laid_out(queue: Queue, without: frozenset[int]) -> Timeline:

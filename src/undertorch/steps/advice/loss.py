@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from undertorch.records import Kind, Op, TensorRef
-from undertorch.steps.advice.dataflow import PHASES, Queue, Saving, largest
+from undertorch.steps.advice.dataflow import PHASES, Queue, Saving, changes_dtype, largest
 
 PASSES = 3
 """Of a compiled loss over its logits: forward reads them, backward reads them again and writes their gradient."""
@@ -15,7 +15,7 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     for op in queue.step.ops:
         if op.name != "aten::_log_softmax" or op.id in seen | taken or not _feeds_loss(queue, op):
             continue
-        if queue.compiled(op):
+        if queue.compiled.takes(op):
             continue
         logits = _logits(queue, op)
         about = frozenset(_about(queue, logits, op))
@@ -28,6 +28,7 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         rows, classes = logits.elements // logits.shape[-1], logits.shape[-1]
         linear = queue.source(logits, op.id)
         from_matmul = linear is not None and Kind.MATMUL in queue.kinds(linear)
+        casts = any(changes_dtype(queue.ops[number]) for number in about)
         # In float16 that op hands on to torch.
         such_as = "" if logits.dtype == "float16" else " (undertorch.ops.linear_cross_entropy)"
         yield Saving(
@@ -37,9 +38,10 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
             saves_us=queue.time_us(about) - queue.fused_us(about, least, kernels=min(passes, 2)),
             saves_bytes=moved - least,
             what=(
-                f"The loss moves its {rows:,} × {classes:,} logits {moved / logits.bytes:.0f} times over, since casts, "
-                "log-softmax and their gradients are kernels of their own. Put the loss, with its cast, into a "
-                f"function and torch.compile that: forward then reads the {logits.dtype} logits once, backward reads "
+                f"The loss moves its {rows:,} × {classes:,} logits {moved / logits.bytes:.0f} times over, since "
+                f"{'casts, ' if casts else ''}log-softmax and {'their gradients' if casts else 'its gradient'} are "
+                f"kernels of their own. Put the loss{', with its cast,' if casts else ''} into a function and "
+                f"torch.compile that: forward then reads the {logits.dtype} logits once, backward reads "
                 "them and writes their gradient."
                 + (
                     f" A loss that takes in the last linear layer and goes by chunks of rows{such_as} keeps "

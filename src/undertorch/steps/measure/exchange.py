@@ -1,7 +1,8 @@
 """What the process that runs the script hands over: a trace of the profiler beside what the trace cannot hold.
 
 Both stand in one folder, `FOLDER/trace.json.gz` and `FOLDER/measured.json`, so that a measurement can be kept and read
-again without a GPU.
+again without a GPU. Of several ranks each leaves `FOLDER/gpu_only.json.gz` as well: of some later steps, in which the
+profiler followed the GPU alone.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import msgspec
 from undertorch.records import Argument, Phase, TensorRef, Where
 
 TRACE = "trace.json.gz"
+GPU_ONLY = "gpu_only.json.gz"
 MEASURED = "measured.json"
 
 
@@ -33,6 +35,8 @@ class Request:
     """The one step that is to be shown, counted from 1; None: the ordinary plan (plan.py)."""
     folder: str
     """Where the result is put."""
+    ranks: bool = False
+    """Whether it is one of several ranks, whose plan goes on."""
     without_gpu: bool = False
     """Whether the CPU alone is profiled: for tests, on machines that have no GPU."""
     reached: str = ""
@@ -124,6 +128,9 @@ class Measured:
     """Whether the script ended before all that was planned was measured."""
     steps_made: int = 0
     """How many steps were over when it ended."""
+    gpu_only: tuple[int, ...] = ()
+    """Numbers of the steps, one after the other, in which the profiler followed the GPU alone; the first is the one in
+    which it settled. Empty where the script ended before the last of them."""
     apart: bool = False
     """Whether it is one of several ranks, and began the profiled steps without waiting for all others to come there."""
 

@@ -9,6 +9,10 @@ TIMED = 5
 SETTLING = 1
 """The first step under the profiler, which starts CUPTI and fills its buffers: it is profiled and not shown."""
 PROFILED = 3
+GPU_ONLY = 3
+"""Steps of several ranks in which the profiler follows the GPU alone, after one more in which it settles. The whole
+profiler slows each CPU two or three times, and not all alike, so that ranks wait for each other as they do not without
+it; so that one tells lines and shapes, and these steps tell when kernels ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +26,23 @@ class Plan:
     shown: int
     """The first step that can be shown."""
     last: int
-    """Ended: all is measured."""
+    """Ended: the profiler stops."""
+    end: int
+    """Ended: all is measured. Between `last` and this one the GPU alone is profiled."""
 
 
-def plan(step: int | None) -> Plan:
-    """For the one step that is to be shown (2 or later); None: the ordinary plan."""
+def plan(step: int | None, ranks: bool = False) -> Plan:
+    """For the one step that is to be shown (2 or later); None: the ordinary plan. `ranks`: of one of several ranks."""
     if step is None:
         profiler = WARM_UP + TIMED
+        last = profiler + SETTLING + PROFILED
         return Plan(
             clock=WARM_UP,
             profiler=profiler,
             shown=profiler + SETTLING + 1,
-            last=profiler + SETTLING + PROFILED,
+            last=last,
+            end=last + SETTLING + GPU_ONLY if ranks else last,
         )
     profiler = max(1, step - 1 - SETTLING)
     # At least one step warms up before the clock starts.
-    return Plan(clock=max(1, profiler - TIMED), profiler=profiler, shown=step, last=step)
+    return Plan(clock=max(1, profiler - TIMED), profiler=profiler, shown=step, last=step, end=step)

@@ -29,7 +29,9 @@ from undertorch.records.ranks import RankedStep
 from undertorch.records.totals import busy_us, shares_us
 from undertorch.steps.measure import exchange
 from undertorch.steps.measure.exchange import Measured
+from undertorch.steps.measure.layout import Layout, alone, as_alone, as_profiled
 from undertorch.steps.measure.lines import Lines, Source
+from undertorch.steps.measure.plan import GPU_ONLY
 from undertorch.steps.measure.replays import captured, replay_places
 from undertorch.steps.measure.timeline import unstretched
 from undertorch.steps.measure.tracefile import joined, lost, windows
@@ -40,7 +42,7 @@ from undertorch.steps.traces.collectives import collectives
 from undertorch.steps.traces.errors import BadTrace
 from undertorch.steps.traces.fields import number
 from undertorch.steps.traces.figures import with_costs
-from undertorch.steps.traces.idle import idle_times
+from undertorch.steps.traces.joining import Joined
 from undertorch.steps.traces.reading import Seen
 from undertorch.steps.traces.shapes import described
 from undertorch.steps.traces.windows import Window
@@ -59,39 +61,111 @@ def read_measured(folder: Path, measured: Measured, gpu: Gpu | None = None) -> t
     sheet = sheet_of(measured.gpu_name) if gpu is None else gpu
     lines, every = _opened(folder, measured)
     window = median_window(every)
-    return _step(measured, lines, window, every, sheet), sheet
+    step_us = median(measured.timed_us) if measured.timed_us else window.lasts
+    said = tuple(_spread(measured.timed_us, window, every))
+    return _step(measured, lines, as_profiled(lines, window), sheet, step_us, said), sheet
 
 
 def read_ranks(parts: Sequence[tuple[Path, Measured]]) -> tuple[tuple[RankedStep, ...], Gpu]:
-    """The same step of each rank, by what each left in its folder, laid out as under the profiler: the ranks' clocks
-    are told by when their collectives end. Beside it stand the times of its unprofiled steps. The step is that of the
-    first. Raises RecordError and BadTrace.
+    """The same step of each rank, by what each left in its folder, laid out as it was profiled: the ranks' clocks are
+    told by when their collectives end. Beside it stand the times of its unprofiled steps. The step is that of the
+    first. Its times are those of a step in which the profiler followed the GPU alone, where all ranks have one that
+    launched the same; otherwise those under the whole profiler. Raises RecordError and BadTrace.
     """
-    found: list[RankedStep] = []
+    opened: list[_Rank] = []
     sheet: Gpu | None = None
     for folder, measured in parts:
         if measured.gpu_name is None:
             raise NoStep(f"rank {measured.rank} of {measured.script} ran on the CPU alone: there is nothing to show.")
         sheet = sheet or sheet_of(measured.gpu_name)
         lines, every = _opened(folder, measured)
-        number_ = found[0].step.environment.step if found else median_window(every).number
+        number_ = opened[0].window.number if opened else median_window(every).number
         window = next((one for one in every if one.number == number_), None)
         if window is None:
             raise RecordError(f"Rank {measured.rank} did nothing on the GPU in step {number_}, which others show.")
-        found.append(
-            RankedStep(
-                rank=measured.rank,
-                step=_step(measured, lines, window, every, sheet, as_profiled=True),
-                clock_us=window.start,
-                origin_ns=lines.joined.trace.origin_ns,
-                collectives=collectives(lines.joined, window.on_gpu),
-                world_size=measured.world_size,
-                unprofiled_us=measured.timed_us,
+        trace = joined(folder / exchange.GPU_ONLY) if measured.gpu_only else None
+        opened.append(
+            _Rank(
+                measured=measured,
+                lines=lines,
+                every=every,
+                window=window,
+                trace=trace,
+                alone=() if trace is None else alone(window, trace, measured.gpu_only),
             )
         )
     if sheet is None:
         raise RecordError("No rank handed anything over.")
-    return tuple(found), sheet
+    common = set.intersection(*({one.number for one in rank.alone} for rank in opened))
+    chosen = median_window([one for one in opened[0].alone if one.number in common]).number if common else None
+    return tuple(_ranked(rank, chosen, _why_whole(opened), sheet) for rank in opened), sheet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rank:
+    """What one of several left."""
+
+    measured: Measured
+    lines: Lines
+    every: Sequence[Window]
+    window: Window
+    trace: Joined | None
+    """Of the steps in which the profiler followed the GPU alone."""
+    alone: tuple[Window, ...]
+    """Those of them that launched what the window holds."""
+
+
+def _ranked(rank: _Rank, chosen: int | None, why_whole: str, sheet: Gpu) -> RankedStep:
+    """`chosen`: the step in which the profiler followed the GPU alone; None: there is none, for a reason."""
+    other = next((one for one in rank.alone if one.number == chosen), None)
+    if rank.trace is None or other is None:
+        layout = as_profiled(rank.lines, rank.window)
+    else:
+        layout = as_alone(rank.window, rank.trace, other)
+    lasted = sorted(one.lasts for one in rank.alone)
+    return RankedStep(
+        rank=rank.measured.rank,
+        step=_step(
+            rank.measured,
+            rank.lines,
+            layout,
+            sheet,
+            layout.lasts,
+            tuple(_said_of_ranks(layout, lasted, why_whole)),
+        ),
+        clock_us=layout.start,
+        origin_ns=layout.origin_ns,
+        collectives=collectives(rank.lines.joined, layout.on_gpu),
+        world_size=rank.measured.world_size,
+        unprofiled_us=rank.measured.timed_us,
+        gpu_only=layout.alone is not None,
+    )
+
+
+def _why_whole(ranks: Sequence[_Rank]) -> str:
+    """Why there is no step to take the times of in which the profiler followed the GPU alone, if there is none."""
+    without = next((rank.measured for rank in ranks if not rank.measured.gpu_only), None)
+    if without is not None and without.ended_early:
+        return f"rank {without.rank} ended before it made {1 + GPU_ONLY} steps more, in which it follows the GPU alone"
+    if without is not None:
+        return "one step was asked for"
+    other = next((rank.measured for rank in ranks if not rank.alone), None)
+    if other is None:
+        return "no later step was seen on all ranks"
+    return f"rank {other.rank} launches other kernels from step to step"
+
+
+def _said_of_ranks(layout: Layout, lasted: Sequence[float], why_whole: str) -> Iterable[str]:
+    """How the step's time was come by."""
+    if layout.alone is None:
+        yield f"The step's time is that under the whole profiler, {_ms(layout.lasts)} ms, since {why_whole}."
+    else:
+        yield (
+            f"Times are those of step {layout.number}, in which the profiler followed the GPU alone: such steps took "
+            f"{_ms(lasted[0])} to {_ms(lasted[-1])} ms. Lines and shapes are those of step {layout.whole.number}, which"
+            f" launched the same kernels in the same order, and took {_ms(layout.whole.lasts)} ms under the whole"
+            " profiler."
+        )
 
 
 def _opened(folder: Path, measured: Measured) -> tuple[Lines, list[Window]]:
@@ -132,24 +206,22 @@ class _Ops:
 def _step(
     measured: Measured,
     lines: Lines,
-    window: Window,
-    every: Sequence[Window],
+    layout: Layout,
     gpu: Gpu,
-    as_profiled: bool = False,
+    step_us: float,
+    said: Sequence[str],
 ) -> Step:
-    """`as_profiled`: as long as it was under the profiler."""
-    ops = _ops(measured, lines, window.on_gpu)
-    ran = _kernels(lines, window.on_gpu, ops, gpu)
-    idle = idle_times(lines.joined, window, lines.line_of)
+    """`said`: how the step's time was come by, a sentence each."""
+    ops = _ops(measured, lines, layout.on_gpu)
+    ran = _kernels(lines, layout, ops, gpu)
+    idle = layout.idle(lines)
     launches = tuple(
-        _launch(event, kernel, window, gpu, idle.get(id(event)), ops)
-        for event, kernel in zip(window.on_gpu, ran, strict=True)
+        _launch(event, kernel, layout, gpu, idle.get(id(event)), ops)
+        for event, kernel in zip(layout.on_gpu, ran, strict=True)
     )
     launches = tuple(sorted(launches, key=lambda launch: launch.start_us))
-    timed = () if as_profiled else measured.timed_us
-    step_us = median(timed) if timed else window.lasts
     launches, idles = unstretched(launches, tuple(idle.values()), step_us)
-    place = measured.steps.index(window.number)
+    place = measured.steps.index(layout.whole.number)
     return Step(
         gpu=gpu.name,
         step_us=step_us,
@@ -166,11 +238,9 @@ def _step(
         ),
         accounting=Accounting(
             launches=len(launches),
-            lost_launches=lost(lines.joined, window),
+            lost_launches=lost(lines.joined, layout.whole),
             time_with_line=_time_with_line(ops.ops, launches),
-            assumed=tuple(
-                Assumption(where=None, what=what) for what in _said(measured, timed, window, every, launches, ops)
-            ),
+            assumed=tuple(Assumption(where=None, what=what) for what in _said(measured, said, launches, ops)),
         ),
         environment=Environment(
             gpu_name=measured.gpu_name,
@@ -178,7 +248,7 @@ def _step(
             versions=measured.versions,
             script=measured.script,
             arguments=measured.arguments,
-            step=window.number,
+            step=layout.number,
             sources=measured.sources,
         ),
     )
@@ -230,8 +300,9 @@ def _op(source: Source, ids: dict[tuple[int, int], int], first: int, rank: int, 
     )
 
 
-def _kernels(lines: Lines, on_gpu: Sequence[Seen], ops: _Ops, gpu: Gpu) -> list[Kernel]:
+def _kernels(lines: Lines, layout: Layout, ops: _Ops, gpu: Gpu) -> list[Kernel]:
     """Of each event its kernel, with figures where its call's cost has them."""
+    on_gpu = layout.on_gpu
     ran = [kernels.plain(event, lines.joined.launch_of(event), ops.sources[id(event)][0].call) for event in on_gpu]
     of_call: dict[int, list[int]] = defaultdict(list)
     for place, event in enumerate(on_gpu):
@@ -239,17 +310,18 @@ def _kernels(lines: Lines, on_gpu: Sequence[Seen], ops: _Ops, gpu: Gpu) -> list[
         if first:
             of_call[first[0]].append(place)
     for op, places in of_call.items():
-        times = [on_gpu[place].lasts for place in places]
+        times = [layout.times[id(on_gpu[place])][1] for place in places]
         figured = with_costs(ops.ops[op], [ran[place] for place in places], times, gpu)
         for place, kernel in zip(places, figured, strict=True):
             ran[place] = kernel
     return ran
 
 
-def _launch(event: Seen, kernel: Kernel, window: Window, gpu: Gpu, idle: Idle | None, ops: _Ops) -> Launch:
+def _launch(event: Seen, kernel: Kernel, layout: Layout, gpu: Gpu, idle: Idle | None, ops: _Ops) -> Launch:
+    start_us, time_us = layout.times[id(event)]
     resident = kernels.resident(kernel, gpu)
-    why = bound(kernel, event.lasts, gpu)
-    late = idle is not None and idle.cause is IdleCause.LAUNCH and idle.time_us > event.lasts
+    why = bound(kernel, time_us, gpu)
+    late = idle is not None and idle.cause is IdleCause.LAUNCH and idle.time_us > time_us
     if late and why in (None, Bound.LATENCY):
         why = Bound.LAUNCH
     return Launch(
@@ -258,8 +330,8 @@ def _launch(event: Seen, kernel: Kernel, window: Window, gpu: Gpu, idle: Idle | 
         phase=ops.sources[id(event)][0].phase,
         device=number(event.args.device) or 0,
         stream=number(event.args.stream) or 0,
-        start_us=event.start - window.start,
-        time_us=event.lasts,
+        start_us=start_us,
+        time_us=time_us,
         time_origin=Origin.MEASURED,
         bound=why,
         occupancy=None if resident is None else resident[0],
@@ -277,27 +349,21 @@ def _time_with_line(ops: tuple[Op, ...], launches: tuple[Launch, ...]) -> float 
     return sum(known) / total
 
 
-def _said(
-    measured: Measured,
-    timed: Sequence[float],
-    window: Window,
-    every: Sequence[Window],
-    launches: tuple[Launch, ...],
-    ops: _Ops,
-) -> Iterable[str]:
+def _said(measured: Measured, how_timed: Sequence[str], launches: tuple[Launch, ...], ops: _Ops) -> Iterable[str]:
     """What the reader has to know of how the step was measured, a sentence each."""
     if measured.boundary is not None:
         yield f"{measured.boundary[0].upper()}{measured.boundary[1:]}"
     if measured.ended_early:
         yield f"The script ended by itself after step {measured.steps_made}."
     else:
-        yield f"The script ran for real, writing what it writes; undertorch stopped it after step {measured.steps[-1]}."
+        last = (*measured.steps, *measured.gpu_only)[-1]
+        yield f"The script ran for real, writing what it writes; undertorch stopped it after step {last}."
     if measured.apart:
         yield (
             f"Rank {measured.rank} waited in vain for the others to begin the profiled steps with it: who waits for"
             " whom there says little of other steps."
         )
-    yield from _spread(timed, window, every)
+    yield from how_timed
     yield from _without_line(launches, ops)
     unknown = sum(launch.kernel.min_bytes is None for launch in launches)
     if unknown:

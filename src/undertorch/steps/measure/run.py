@@ -28,7 +28,7 @@ def run(request: Request) -> None:
             f"torch {torch.__version__} finds no CUDA GPU on this machine; pass --gpu NAME to predict for one."
         )
     places = Places((*INSIDE, generated()), mark, Path.cwd())
-    watch = Watch(request, plan(request.step), places, writer(request.reached))
+    watch = Watch(request, plan(request.step, request.ranks), places, writer(request.reached))
     follow_codegen()
     watch.follow()
     try:

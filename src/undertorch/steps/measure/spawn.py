@@ -13,6 +13,7 @@ from undertorch.records import Gpu, Step
 from undertorch.steps.measure import exchange
 from undertorch.steps.measure.exchange import Measured, Request
 from undertorch.steps.measure.plan import plan
+from undertorch.steps.measure.ranks import group
 from undertorch.steps.record import errors
 from undertorch.steps.record.reached import said
 from undertorch.steps.record.spawn import module_file
@@ -67,19 +68,21 @@ def run_measured(
         raise errors.RecordError(
             f"--step {step}: the first step loads libraries and compiles, and is not measured; name a later one."
         )
-    planned = plan(step)
+    ranks = group() is not None
+    planned = plan(step, ranks)
     if progress:
-        progress(f"running {file.name} up to step {planned.last}, of which the last are profiled")
+        progress(f"running {file.name} up to step {planned.end}, of which the last are profiled")
     request = Request(
         script=str(file),
         module=module,
         arguments=tuple(arguments),
         step=step,
         folder=str(folder.absolute()),
+        ranks=ranks,
         without_gpu=without_gpu,
         reached=str(folder.absolute() / "reached") if progress else "",
     )
-    with said(request.reached, file.name, planned.last, progress):
+    with said(request.reached, file.name, planned.end, progress):
         status = _run(request, folder / "request.json")
     return _measured(request, folder, status)
 

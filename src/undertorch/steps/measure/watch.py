@@ -63,6 +63,10 @@ class Watch:
         self._samples_of_steps: list[int | None] = []
         self._profiled: list[int] = []
         self._profiler: Any = None
+        self._gpu_only: Any = None
+        """The profiler that follows the GPU alone."""
+        self._followed: tuple[int, ...] = ()
+        """Steps that it followed."""
         self._range: Any = None
         self._depth = 0
         """Runs of the autograd engine, one inside the other."""
@@ -89,7 +93,9 @@ class Watch:
         """The script is over by itself: what was profiled until then is handed over, if it is a step."""
         if self._done:
             return
-        if self._profiler is not None:
+        if self._gpu_only is not None:
+            self._gpu_only.stop()  # less than was planned, so it goes unread
+        elif self._profiler is not None:
             self._stop_profiler()
         self._hand_over(ended_early=True)
 
@@ -111,6 +117,11 @@ class Watch:
 
     def _step_over(self, number: int) -> None:
         self._reached(number)
+        if self._gpu_only is not None:
+            if number == self._plan.end:
+                self._stop_gpu_only()
+                self._hand_over(ended_early=False)
+            return
         if self._profiler is not None:
             self._step_profiled(number)
         elif number > self._plan.clock:
@@ -122,7 +133,10 @@ class Watch:
             self._start_profiler(number)
         if number == self._plan.last and not self._done:
             self._stop_profiler()
-            self._hand_over(ended_early=False)
+            if self._plan.end > number:
+                self._start_gpu_only(number)
+            else:
+                self._hand_over(ended_early=False)
 
     def _step_profiled(self, number: int) -> None:
         self._range.__exit__(None, None, None)
@@ -166,6 +180,19 @@ class Watch:
         self._profiler.stop()
         self._profiler.export_chrome_trace(str(Path(self._request.folder) / exchange.TRACE))
 
+    def _start_gpu_only(self, number: int) -> None:
+        """Without a call for each op and without markers. What runs in these steps are the launches of those before."""
+        self._gpu_only = profile(activities=[ProfilerActivity.CUDA if self._on_gpu else ProfilerActivity.CPU])
+        self._gpu_only.start()
+        self._meeting.before(number + 1)
+
+    def _stop_gpu_only(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        self._gpu_only.stop()
+        self._gpu_only.export_chrome_trace(str(Path(self._request.folder) / exchange.GPU_ONLY))
+        self._followed = tuple(range(self._plan.last + 1, self._plan.end + 1))
+
     def _hand_over(self, *, ended_early: bool) -> None:
         self._done = True
         compiled_calls = compiled.compiled_calls(self._places) if self._profiler is not None else {}
@@ -199,6 +226,7 @@ class Watch:
                 boundary=None if self._boundaries.optimizers else BY_BACKWARD,
                 ended_early=ended_early,
                 steps_made=self._boundaries.ends,
+                gpu_only=self._followed,
                 apart=self._meeting.missed,
             ),
         )

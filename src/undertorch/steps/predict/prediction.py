@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from undertorch import costs
 from undertorch.gpus.occupancy import Occupancy, occupancy
-from undertorch.records import Accounting, Gpu, Kernel, Launch, Op, Origin, Recording, Step
+from undertorch.records import Accounting, Assumption, Gpu, Kernel, Launch, Op, Origin, Recording, Step
 from undertorch.records.ops import LINES
 from undertorch.records.totals import shares_us
 from undertorch.steps.predict.timeline import Costed, lay_out
@@ -40,7 +40,7 @@ def predict(recording: Recording, gpu: Gpu, cost: Cost = costs.kernels) -> Step:
             time_with_line=_time_with_line(recording.ops, timeline.launches),
             ops_without_cost=tuple(sorted(without)),
             ops_without_cost_count=without.total(),
-            assumed=recording.assumptions,
+            assumed=(*recording.assumptions, *_host(gpu)),
         ),
         environment=recording.environment,
     )
@@ -49,6 +49,14 @@ def predict(recording: Recording, gpu: Gpu, cost: Cost = costs.kernels) -> Step:
 def time_us(op: Op, gpu: Gpu, cost: Cost = costs.kernels) -> float:
     """What an Op's kernels take together, one after the other; 0 for an Op without a cost."""
     return sum(_launch(op, kernel, gpu).time_us for kernel in cost(op, gpu) or ())
+
+
+def _host(gpu: Gpu) -> tuple[Assumption, ...]:
+    """That the CPU is another than the one whose times are known."""
+    if gpu.host_speed in (None, 1.0):
+        return ()
+    what = f"the CPU is taken to launch {gpu.host_speed:g} times as fast as the server that its times were measured on."
+    return (Assumption(where=None, what=what),)
 
 
 def _launch(op: Op, kernel: Kernel, gpu: Gpu) -> Launch:

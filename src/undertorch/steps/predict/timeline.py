@@ -76,7 +76,7 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
     gap = gpu.launch_gap_us or shares.GAP_US
     waited: Op | None = None
     for item in items:
-        host_us += _cpu_us(item)
+        host_us += _cpu_us(item) / (gpu.host_speed or 1.0)
         for launch in item.launches:
             queued, arrived = free_us + gap, host_us + LAUNCH_LATENCY_US
             start = max(queued, arrived)
@@ -94,7 +94,7 @@ def _once(items: tuple[Costed, ...], gpu: Gpu, host_us: float, free_us: float) -
 
 
 def _cpu_us(item: Costed) -> float:
-    """CPU time of an Op. A further line that a kernel of Inductor's came from is no call."""
+    """CPU time of an Op, on the server that it was measured on. A further line of a kernel of Inductor's is no call."""
     if item.op.name.startswith(INDUCTOR):
         return shares.HOST_INDUCTOR_US if item.launches else 0.0
     if not item.launches:

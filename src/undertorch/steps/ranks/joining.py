@@ -23,6 +23,10 @@ WORTH_A_CAUTION = 0.02
 """Share of a step from which on what the profiler adds to a rank's waiting is told."""
 
 
+WORTH_A_DOUBT = 0.1
+"""Share of a step from which on a rank's exposed waiting is said to be perhaps the profiler's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exposed:
     """A collective's time on its rank in which nothing else of the rank ran. Time that several collectives share is
@@ -75,7 +79,7 @@ def join_ranks(steps: Sequence[RankedStep]) -> RanksReport:
         waits=waits,
         missing=_missing(steps),
         unmatched=dict(Counter(each.on[0].operation for each in found if _alone(each, len(steps)))),
-        notes=(*_of_the_profiler(figures), *_notes(steps, found, clock), *said),
+        notes=(*_of_the_profiler(figures), *_of_nobody_knows(figures), *_notes(steps, found, clock), *said),
     )
 
 
@@ -161,6 +165,7 @@ def _figures(
         gpu=step.step.gpu,
         step_us=step.step.step_us,
         unprofiled_us=median(step.unprofiled_us) if step.unprofiled_us else None,
+        gpu_only=step.gpu_only,
         busy_us=Union((launch.start_us, launch.end_us) for launch in launches).length,
         compute_us=Union((one.start_us, one.end_us) for one in launches if id(one) not in communication).length,
         communication_us=Union((one.start, one.end) for one in ran).length,
@@ -295,6 +300,22 @@ def _of_the_profiler(figures: Iterable[RankFigures]) -> Iterator[str]:
             f"Of the {_ms(one.exposed_waiting_us)} in which rank {one.rank} does nothing but wait for others, at least "
             f"{_ms(more)} come of the profiler: without it a whole step takes {_ms(one.unprofiled_us)}, and what the "
             f"rank computes and moves takes {_ms(works)}.{others}"
+        )
+
+
+def _of_nobody_knows(figures: Sequence[RankFigures]) -> Iterator[str]:
+    """A sentence where ranks wait for much of a step, and no step without the profiler tells whether they do then."""
+    long = [
+        one
+        for one in figures
+        if one.unprofiled_us is None
+        and one.step_us is not None
+        and (one.exposed_waiting_us or 0.0) > WORTH_A_DOUBT * one.step_us
+    ]
+    if long:
+        yield (
+            "How much of the waiting the profiler made is not known: it slows the CPUs, and not all alike, and the "
+            "traces hold no step without it."
         )
 
 

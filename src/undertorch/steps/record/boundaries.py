@@ -23,8 +23,8 @@ BY_HAND = "the script makes no optimizer: a step was taken to end where it last 
 BY_BACKWARD = "nothing updates what received a gradient: a step was taken to end with each backward."
 
 
-Found = Callable[[Cut, str | None], None]
-"""Takes a step, and what was taken to end it where no optimizer did."""
+Found = Callable[[Cut, str | None], bool]
+"""Takes a step, and what was taken to end it where no optimizer did; answers whether the next is wanted, too."""
 
 
 class Boundaries:
@@ -195,8 +195,8 @@ class Ends:
         self.steps += 1
         self._reached(self.steps)
         self._tape.forget(self._start.op)
-        if self.steps == self._wanted:
-            self._found(self._cut(self._start, now.op), self._taken)
+        if self.steps == self._wanted and self._found(self._cut(self._start, now.op), self._taken):
+            self._wanted += 1
         self._last = (self._start, now.op)
         self._start = now
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,8 @@ def main(path: str) -> None:
         import_torch()
         from undertorch.steps.record.run import run
 
-        finish(request, run(request, guard, lambda outcome: finish(request, outcome)))
+        done = run(request, guard, lambda outcome: finish(request, outcome), lambda outcome: keep(request, outcome))
+        finish(request, done)
     except RecordError as error:
         finish(request, Outcome(error=type(error).__name__, message=str(error)))
     except KeyboardInterrupt:
@@ -56,6 +58,12 @@ def finish(request: Request, outcome: Outcome, status: int = 0) -> None:
         except OSError:
             end(LOST)
     end(status)
+
+
+def keep(request: Request, outcome: Outcome) -> None:
+    """Writes an outcome that the script goes on after; a disk that cannot take it is spoken of when another comes."""
+    with suppress(OSError):
+        write(request, outcome)
 
 
 def write(request: Request, outcome: Outcome) -> None:

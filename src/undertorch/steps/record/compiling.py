@@ -3,29 +3,30 @@ model as it is: its eager Ops are recorded, and that is said as an assumption.
 """
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from undertorch.records.steps import UNCAPTURED, UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY_INDUCTOR
+from undertorch.records.steps import UNCAPTURED, UNCOMPILED, UNCOMPILED_FUNCTION, WITHOUT_GRAPHS, WRITTEN_BY_INDUCTOR
 from undertorch.steps.record.compiled.compiler import Compiler
 from undertorch.steps.record.notes import Notes
 from undertorch.steps.record.patching import put, undone_by
 
-EAGER = "the step is recorded as it runs without compilation."
-COMPILED = f"{UNCOMPILED}: {EAGER}"
+EAGER = "the step is recorded as it runs without compilation"
 INDUCTOR = (
     f"{WRITTEN_BY_INDUCTOR} for this GPU, each in that of its configurations which is predicted to be the fastest: none"
     " was run."
 )
 UNTUNED = "max-autotune measures on a GPU which kernels of products are the fastest: the libraries' were taken."
-CAPTURING = ("reduce-overhead", "max-autotune")
-"""Modes of torch.compile that replay what they compiled as CUDA graphs."""
-COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}"
+COMPILED_OF_TORCH = f"torch.compile left a function of torch's as it is: {EAGER}."
 SCRIPTED = "torch.jit.script left its code as it is: the step is recorded as it runs without TorchScript."
 GRAPHED = f"{UNCAPTURED}: what it holds is recorded as it runs without the graph."
+
+MODES_OF_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Modes of torch.compile with `triton.cudagraphs` (torch/_inductor/__init__.py, list_mode_options)."""
 
 
 def install(notes: Notes, compiler: Compiler | None) -> None:
@@ -34,10 +35,10 @@ def install(notes: Notes, compiler: Compiler | None) -> None:
     """
     if compiler is not None:
         put(torch, "compile", _compile_with(compiler, notes))
-        put(nn.Module, "compile", _compile_module)
+        put(nn.Module, "compile", _compile_module_with(compiler, notes))
     else:
         put(torch, "compile", _compile(notes))
-        put(nn.Module, "compile", lambda module, *settings, **named: notes.note(COMPILED))
+        put(nn.Module, "compile", lambda module, *settings, **named: notes.note(f"{UNCOMPILED}: {_eager(named)}"))
     # Imports parts of torch that a CPU build lacks, and begins nothing where no graph was captured.
     put(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
     put(torch.cuda, "make_graphed_callables", _graphed(notes))
@@ -46,29 +47,43 @@ def install(notes: Notes, compiler: Compiler | None) -> None:
 
 def _compile_with(compiler: Compiler, notes: Notes) -> Any:
     """`torch.compile` with Inductor; any other backend leaves code alone."""
-    why_not = compiler.unserved()
 
     def compiled(model: Any = None, **settings: Any) -> Any:
         if model is None:
             return lambda given: compiled(given, **settings)
-        other = settings.get("backend") not in (None, "inductor")
-        if other or why_not is not None:
-            return _compile(notes, "its backend is not Inductor" if other else why_not)(model)
+        if settings.get("disable"):
+            return model
+        if (why := _why_not(compiler, settings)) is not None:
+            return _compile(notes, why)(model, **settings)
         notes.note(INDUCTOR)
-        mode, options = settings.get("mode") or "", settings.get("options") or {}
-        if mode in CAPTURING or options.get("triton.cudagraphs"):
+        if _has_graphs(settings):
             notes.note(GRAPHED)
-        if mode.startswith("max-autotune") or options.get("max_autotune"):
+        if (settings.get("mode") or "").startswith("max-autotune"):
             notes.note(UNTUNED)
         return compiler.compile(model, **settings)
 
     return compiled
 
 
-def _compile_module(module: nn.Module, **settings: Any) -> None:
-    """As torch has it: the module's own call is compiled. The recorder's part in it is no part of a graph."""
-    call: Any = nn.Module._call_impl
-    module._compiled_call_impl = torch.compile(call.__get__(module), **settings)
+def _compile_module_with(compiler: Compiler, notes: Notes) -> Any:
+    """`nn.Module.compile`."""
+
+    def compiled(module: nn.Module, **settings: Any) -> None:
+        if (why := _why_not(compiler, settings)) is not None:
+            notes.note(f"{UNCOMPILED} ({why}): {_eager(settings)}")
+            return
+        # As torch has it: the module's own call is compiled, as which the recorder's stands.
+        call: Any = nn.Module._call_impl
+        module._compiled_call_impl = torch.compile(call.__get__(module), **settings)
+
+    return compiled
+
+
+def _why_not(compiler: Compiler, settings: Mapping[str, Any]) -> str | None:
+    """Why code is left alone; None where it is compiled."""
+    if settings.get("backend") not in (None, "inductor"):
+        return "its backend is not Inductor"
+    return compiler.unserved()
 
 
 def _compile(notes: Notes, why: str | None = None) -> Any:
@@ -77,14 +92,30 @@ def _compile(notes: Notes, why: str | None = None) -> Any:
 
     def compiled(model: Any = None, *settings: Any, **named: Any) -> Any:
         if model is None:
-            return compiled
+            return lambda model: compiled(model, **named)
+        if named.get("disable"):
+            return model
         if isinstance(model, nn.Module | type):
-            notes.note(f"{UNCOMPILED}{because}: {EAGER}")
-        elif not notes.note_at(inspect.unwrap(model), f"{UNCOMPILED_FUNCTION}{because}: {EAGER}"):
+            notes.note(f"{UNCOMPILED}{because}: {_eager(named)}")
+        elif not notes.note_at(inspect.unwrap(model), f"{UNCOMPILED_FUNCTION}{because}: {_eager(named)}"):
             notes.note(COMPILED_OF_TORCH)
         return left_alone(model)
 
     return compiled
+
+
+def _eager(settings: Mapping[str, Any]) -> str:
+    """How the step is recorded of what is compiled with such settings."""
+    return f"{EAGER} and {WITHOUT_GRAPHS}." if _has_graphs(settings) else f"{EAGER}."
+
+
+def _has_graphs(settings: Mapping[str, Any]) -> bool:
+    """Whether CUDA graphs launch what is compiled with such settings."""
+    return (
+        settings.get("mode") in MODES_OF_GRAPHS
+        or settings.get("backend") == "cudagraphs"
+        or bool((settings.get("options") or {}).get("triton.cudagraphs", False))
+    )
 
 
 def left_alone(model: Any) -> Any:

@@ -31,7 +31,8 @@ class SeveralProcesses(NotImplementedError):
 
     def __init__(self, count: int) -> None:
         super().__init__(
-            f"The process group wants {count} processes, and one is seen: run the script with WORLD_SIZE=1."
+            f"The process group wants {count} processes, and one is seen: run the script with WORLD_SIZE=1, and by"
+            " itself where torchrun starts it."
         )
 
 

@@ -27,6 +27,8 @@ class Request:
     gpu: Gpu
     step: int
     """Counted from 1."""
+    ordinary: bool = False
+    """Whether the step after it is taken where that is without what the script does now and then (ordinary.py)."""
     assumed: tuple[Assumed, ...]
     """The user's own answers."""
     guard: str

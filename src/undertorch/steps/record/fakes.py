@@ -24,8 +24,10 @@ LARGE_FLOATS = 1 << 20
 LARGE_INTEGERS = 1 << 26
 """Bytes from which integers and booleans made out of nothing are fake. They get more: they are indices and tokens."""
 
-SEVERAL_DEVICES: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", ())
-"""What torch raises for tensors on several devices; up to 2.12 a plain RuntimeError, which needs no mending."""
+DEVICE_MISMATCH: tuple[type[Exception], ...] = tuple(
+    kind for name in ("FakeTensorDeviceMismatchError",) if (kind := getattr(fake_tensor, name, None)) is not None
+)
+"""What torch 2.13 raises where tensors are on several devices; 2.11 raises a RuntimeError."""
 
 
 class DeviceFreeMode(FakeTensorMode):
@@ -94,6 +96,15 @@ class Fakes:
             return torch.device(device).type == "cuda"
         return not tensors and makes_a_tensor(func) and is_large(self.run(func, types, values, named))
 
+    def of_others(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether an op belongs to a fake tensor mode that is none of this: the script's own, or DTensor's, which asks
+        so what shape an op answers. It does nothing on a GPU.
+        """
+        active: Any = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+        if active is not None and active is not self.mode:
+            return True
+        return any(isinstance(tensor, FakeTensor) and tensor.fake_mode is not self.mode for tensor in tensors)
+
     def run(
         self, func: torch._ops.OpOverload, types: Sequence[type], values: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
@@ -108,7 +119,7 @@ class Fakes:
         with self._one_at_a_time:
             try:
                 return self.mode.dispatch(func, types, values, named)
-            except SEVERAL_DEVICES as mismatch:
+            except DEVICE_MISMATCH as mismatch:
                 raise RuntimeError(str(mismatch)) from None  # in CUDA's own words; only the class is another there
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -104,11 +104,13 @@ class Recorder(TorchDispatchMode):
             return self._higher(func, args, named)
         if any(_has_dispatch(kind) for kind in types):
             return NotImplemented  # the class says what it is made of, and comes back with that
+        tensors = tensors_in(args, named)
+        if self._fakes.of_others(tensors):
+            return func(*args, **named)
         if func.namespace in BOOKKEEPING and not isinstance(args[0], FakeTensor):
             return func(*args, **named)
         if func.namespace in BOOKKEEPING or (_hidden_detach(func) and isinstance(args[0], FakeTensor)):
             return self._fakes.run(func, types, args, named)
-        tensors = tensors_in(args, named)
         if not self._fakes.wanted(func, types, args, named, tensors):
             self._backward.made(None)
             return func(*args, **named)

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from undertorch.steps.record.guard import Guard
 from undertorch.steps.record.inside import INSIDE
 from undertorch.steps.record.modules import Modules
 from undertorch.steps.record.notes import Notes
+from undertorch.steps.record.ordinary import PATIENCE, asides, now_and_then, shown_instead
 from undertorch.steps.record.overlay import saving
 from undertorch.steps.record.overlay.begin import begin
 from undertorch.steps.record.phases import Phases, mark
@@ -54,15 +56,18 @@ CPU_BACKWARDS = 100
 """After so many without an op on the GPU the script is taken to train on the CPU."""
 
 
-def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Outcome:
-    """Runs the script. `found` is called with the outcome inside the script, the moment the wanted step is complete.
+def run(
+    request: Request, guard: Guard, found: Callable[[Outcome], None], kept: Callable[[Outcome], None] | None = None
+) -> Outcome:
+    """Runs the script. `found` is called with the outcome inside the script, the moment the wanted step is complete;
+    `kept` with one that the script goes on after, to be taken where it does not come to another.
 
     Returns the outcome of a script that ended before it. Raises ScriptFailed, NoStep or RecorderFailed.
     """
     guard.install()
     places = Places(INSIDE, mark, Path.cwd())
     changes = begin(request.scratch, request.room, places)
-    watch = Watch(request, guard, places, found)
+    watch = Watch(request, guard, places, found, kept)
     watch.notes.also(changes.assumptions)
     saving.install(watch.notes, watch.to_host)
     try:
@@ -70,6 +75,8 @@ def run(request: Request, guard: Guard, found: Callable[[Outcome], None]) -> Out
             run_script(request.script, request.arguments, request.module)
             threads.wait()
     except ScriptFailed as failed:
+        if watch.kept is not None:
+            return watch.kept
         made_up = watch.made_up() if isinstance(failed, UnexplainedFailure) else ""
         raise ScriptFailed(f"{failed}{made_up}{changes.refused()}") from None
     return watch.ended()
@@ -87,9 +94,20 @@ def stand_in(request: Request, guard: Guard) -> None:
 class Watch:
     """All that follows a run, put together and in place."""
 
-    def __init__(self, request: Request, guard: Guard, places: Places, found: Callable[[Outcome], None]) -> None:
-        """The guard is installed already. `found` is told the outcome when the wanted step is complete."""
+    def __init__(
+        self,
+        request: Request,
+        guard: Guard,
+        places: Places,
+        found: Callable[[Outcome], None],
+        keep: Callable[[Outcome], None] | None = None,
+    ) -> None:
+        """The guard is installed already. `found` is told the outcome when the wanted step is complete; `keep` one that
+        is looked at beside the next."""
         self._request = request
+        self._keep = keep
+        self.kept: Outcome | None = None
+        """Of the second step, while the third is waited for (ordinary.py)."""
         self._places = places
         self.notes = notes = Notes(places)
         self._found = found
@@ -159,16 +177,30 @@ class Watch:
         message = f"{self._request.script} trains on the CPU: up to its step no op ran on the GPU; {ON_CUDA}"
         return Outcome(error=NoStep.__name__, message=message)
 
-    def _complete(self, cut: Cut, taken: str | None) -> None:
+    def _complete(self, cut: Cut, taken: str | None) -> bool:
         if not cut.ops:
             self._found(self._on_the_cpu())
+        before = self.kept
         try:
-            if taken is not None:
+            if taken is not None and before is None:
                 self.notes.note(taken)
-            done = outcome(self._request, self._request.step, cut, self._values, self.notes, self._places)
+            number = self._request.step + (before is not None)
+            done = outcome(self._request, number, cut, self._values, self.notes, self._places)
+            if before is None and self._request.ordinary and asides(cut.ops):
+                self._wait_for_the_next(done, len(cut.ops))
+                return True
+            if before is not None:
+                done = _ordinary(before, done)
         except Exception as error:
             raise RecorderFailed from error
         self._found(done)
+        return False
+
+    def _wait_for_the_next(self, done: Outcome, ops: int) -> None:
+        self.kept = done
+        if self._keep is not None:
+            self._keep(done)
+        self._tape.until(self._tape.next + PATIENCE * ops, lambda: self._found(done))
 
     def made_up(self) -> str:
         """For a script that failed: where values were asked for that were not computed; empty without any."""
@@ -183,6 +215,8 @@ class Watch:
 
     def ended(self) -> Outcome:
         """The outcome of a run that ended before the wanted step: its last one. Raises NoStep where it made none."""
+        if self.kept is not None:
+            return self.kept
         last = self._boundaries.last()
         if last is None:
             what_to_do = ON_CUDA if self._tape.next == 0 else WITHOUT_TRAINING
@@ -202,6 +236,17 @@ class Watch:
         asked = f"there is no step {self._request.step} ({takes}) and"
         self.notes.note(f"the script ended after {steps}: {asked} step {step} is shown{begin}.")
         return outcome(self._request, step, cut, self._values, self.notes, self._places)
+
+
+def _ordinary(second: Outcome, third: Outcome) -> Outcome:
+    """The third step, where it is without what the script does now and then in the second; else the second."""
+    if second.recording is None or third.recording is None:
+        return second
+    places = now_and_then(second.recording.ops, third.recording.ops)
+    if not places:
+        return second
+    assumptions = (*third.recording.assumptions, shown_instead(places))
+    return replace(third, recording=replace(third.recording, assumptions=assumptions))
 
 
 def outcome(request: Request, step: int, cut: Cut, values: Values, notes: Notes, places: Places) -> Outcome:

@@ -13,6 +13,7 @@ from undertorch.steps.record import errors
 from undertorch.steps.record.assume import assumed
 from undertorch.steps.record.exchange import INTERRUPTED, LOST, Outcome, Request
 from undertorch.steps.record.guard import build_guard
+from undertorch.steps.record.ordinary import SECOND
 from undertorch.steps.record.overlay.scratch import Scratch
 from undertorch.steps.record.reached import said
 
@@ -21,12 +22,12 @@ def record(
     script: Path,
     arguments: Sequence[str],
     gpu: Gpu,
-    step: int = 2,
+    step: int | None = None,
     assume: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Recording:
     """Runs a script in a fresh process on fake CUDA tensors and answers the Ops of its training step number `step`,
-    counted from 1.
+    counted from 1. None: an ordinary one, the second or the third (ordinary.py).
 
     `script` may be the dotted name of a module below the current folder, which then runs as by `python -m`.
 
@@ -43,20 +44,22 @@ def record(
         there = "it is a folder" if script.is_dir() else "it is no file"
         what = there if script.exists() else "there is no such file"
         raise errors.MissingScript(f"{script}: {what}; name the training script to run.")
-    if step < 1:
+    number = SECOND if step is None else step
+    if number < 1:
         raise errors.RecordError(f"Steps are counted from 1, so there is no step {step}.")
     answers = assumed(assume or {})
     guard = build_guard(progress)
     made = Scratch(progress)
     if progress:
-        progress(f"running {file.name} on fake tensors up to step {step}")
+        progress(f"running {file.name} on fake tensors up to step {number}")
     with made as scratch:
         request = Request(
             script=str(file),
             module=module,
             arguments=tuple(arguments),
             gpu=gpu,
-            step=step,
+            step=number,
+            ordinary=step is None,
             assumed=answers,
             guard=str(guard),
             outcome=str(scratch.folder / "outcome"),
@@ -65,7 +68,7 @@ def record(
             reached=str(scratch.folder / "outcome.step") if progress else "",
             room=scratch.room,
         )
-        with said(request.reached, file.name, step, progress):
+        with said(request.reached, file.name, number, progress):
             status = _run(request, scratch)
         return _result(request, status)
 

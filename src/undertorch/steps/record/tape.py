@@ -1,6 +1,6 @@
 """The Ops of the run in their order, and the stretch that is cut out of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from undertorch.records import Memory, MemorySample, Op, Origin, Phase
@@ -45,12 +45,20 @@ class Tape:
         self._ops: list[Op] = []
         self._live: list[int] = []
         self._calls: list[ModelCall] = []
+        self._until: int | None = None
+        self._over: Callable[[], None] = lambda: None
+
+    def until(self, op: int, over: Callable[[], None]) -> None:
+        """`over` is called once there are Ops up to that id."""
+        self._until, self._over = op, over
 
     def append(self, op: Op, live_bytes: int) -> None:
         """One more, with the bytes alive after it."""
         self._ops.append(op)
         self._live.append(live_bytes)
         self.next += 1
+        if self.next == self._until:
+            self._over()
 
     def drop(self, number: int) -> None:
         """Takes back the Ops from that id on."""

@@ -16,6 +16,11 @@ GENERIC = ("gpu", "Binary", "AUnary", "BUnary", "Unary", "elementwise")
 BEFORE_NAME = re.compile(r"\(anonymous namespace\)::|<unnamed>::|^void |^std::enable_if<.*?>::type ")
 """Namespaces without a name, and what the kernel returns."""
 
+MANGLED = re.compile(r"_ZN?[rVK]*")
+"""Begins a name that is still encoded, as the compiler writes it and AMD's tracer leaves it (Itanium C++ ABI, 5.1)."""
+
+LENGTH = re.compile(r"\d+")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -88,6 +93,9 @@ ROWS = (
 
 def short(name: str) -> str:
     """Without return type, namespaces and the tail of the template: `vectorized_elementwise_kernel<4, add>`."""
+    mangled = MANGLED.match(name)
+    if mangled is not None:
+        return _last_of(name, mangled.end()) or name
     bare = BEFORE_NAME.sub("", name)
     found = re.match(r"[\w:~.]+", bare)
     if found is None:
@@ -110,6 +118,15 @@ def fused(name: str) -> str:
     """What a kernel of Inductor's is called as an Op: `triton_poi_fused_gelu_view_10` `inductor::fused_gelu_view`."""
     bare = re.sub(r"_\d+$", "", re.sub(r"^(triton|cpp)_((red|per|poi|tem|for|coo|mix|spl)_)?", "", name))
     return f"inductor::{bare or 'kernel'}"
+
+
+def _last_of(name: str, place: int) -> str | None:
+    """Of an encoded name: each of its parts stands behind its length, namespaces first, then the function."""
+    found = None
+    while (length := LENGTH.match(name, place)) is not None:
+        place = length.end() + int(length.group())
+        found = name[length.end() : place]
+    return found
 
 
 def told(name: str) -> tuple[Kind, str]:

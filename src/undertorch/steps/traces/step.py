@@ -357,6 +357,7 @@ def _said(
     if not calls.exact:
         yield "A profiler writes the line of a function's `def`, not the one that ran: functions are told apart."
     yield from _not_recorded(trace, calls, launches)
+    yield from _without_registers(launches)
     yield from _backward(calls, launches)
     yield from _communication(launches)
     yield from _overruns(launches)
@@ -372,6 +373,16 @@ def _said(
         yield (
             f"Of {_launches(unknown[True])} the bytes and FLOPs are not known: the profiler does not describe lists of "
             "tensors in full, and some calls launch other kernels than undertorch knows of."
+        )
+
+
+def _without_registers(launches: tuple[Launch, ...]) -> Iterable[str]:
+    """A sentence of launches whose occupancy cannot be told."""
+    number_of = sum(one.kernel.threads is not None and one.kernel.registers is None for one in launches)
+    if number_of:
+        yield (
+            f"The occupancy of {_launches(number_of)} is not known: the trace does not say how many registers they use "
+            "(AMD's profiler never does)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Data-parallel training of one process, as its first argument says."""
+"""Data- or tensor-parallel training of one process, as its first argument says."""
 
 import os
 import sys
@@ -22,6 +22,11 @@ elif how == "fsdp":
     from torch.distributed.fsdp import fully_shard
 
     fully_shard(model)
+elif how == "tensors":
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    parallelize_module(model, init_device_mesh("cuda", (1,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(3):
     model(torch.ones(4, 8, device="cuda")).sum().backward()

@@ -11,7 +11,7 @@ from undertorch.records.steps import UNCOMPILED, UNCOMPILED_FUNCTION, WRITTEN_BY
 from undertorch.steps.predict import predict
 from undertorch.steps.record.compiled.sources import lines
 
-SCRIPT = "compiled.py"
+SCRIPT = "compiled_block.py"
 ROWS, WIDTH = 4096, 512
 HIDDEN = 4 * WIDTH
 PARAMETERS = 2 * WIDTH + (WIDTH * HIDDEN + HIDDEN) + (HIDDEN * WIDTH + WIDTH)
