@@ -35,7 +35,8 @@ class Moved:
     read: int
     """Bytes."""
     written: int
-    flops: int
+    flops: int | None
+    """None: not known."""
 
 
 def follow() -> None:
@@ -81,9 +82,10 @@ def _of_loops(kernels: Iterable[Any]) -> dict[str, int]:
     return {"read": read, "written": written, "flops": flops}
 
 
-def _of_template(nodes: Iterable[Any], kernel: Any) -> dict[str, int]:
+def _of_template(nodes: Iterable[Any], kernel: Any) -> dict[str, int | None]:
     """Of a kernel that is written by hand for the most part (flex_attention): all of its buffers, once, and what torch
-    counts for the op (torch/utils/flop_counter.py), where the pairs that a mask leaves out count too.
+    counts for the op (torch/utils/flop_counter.py; 2.11 counts none of flex_attention), where the pairs that a mask leaves
+    out count too.
     """
     from torch._inductor.fx_utils import count_flops_fx
     from torch._inductor.utils import get_dtype_size
@@ -98,7 +100,7 @@ def _of_template(nodes: Iterable[Any], kernel: Any) -> dict[str, int]:
         name for name in kernel.args.input_buffers if name in V.graph.name_to_buffer or name in V.graph.graph_inputs
     ]
     written = [name for name in kernel.args.output_buffers if not _removed(kernel, name)]
-    return {"read": size(read), "written": size(written), "flops": max(counts, default=0)}
+    return {"read": size(read), "written": size(written), "flops": max(counts, default=None)}
 
 
 def _bytes(accesses: Iterable[tuple[Any, Any]]) -> int:
