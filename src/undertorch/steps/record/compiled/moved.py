@@ -84,8 +84,8 @@ def _of_loops(kernels: Iterable[Any]) -> dict[str, int]:
 
 def _of_template(nodes: Iterable[Any], kernel: Any) -> dict[str, int | None]:
     """Of a kernel that is written by hand for the most part (flex_attention): all of its buffers, once, and what torch
-    counts for the op (torch/utils/flop_counter.py; 2.11 counts none of flex_attention), where the pairs that a mask leaves
-    out count too.
+    counts for the op (torch/utils/flop_counter.py; 2.11 counts none of flex_attention), where the pairs that a mask
+    leaves out count too.
     """
     from torch._inductor.fx_utils import count_flops_fx
     from torch._inductor.utils import get_dtype_size
