@@ -12,177 +12,30 @@ is in the name. `--on cpu` rehearses it all on a small model.
 
 import argparse
 import faulthandler
-import fcntl
 import json
 import os
-import statistics
+import shutil
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from results_file import RESULTS
+from train_gpus import LONGEST, SEVERAL, efficiency, failing_folder, failing_run, is_one, started, together, whole_run
+from train_gpus import rows as rows_of_gpus
+from train_timing import LONGEST_WAIT, SEED, TOGETHER, WAIT, Timer, random_rows, settings
 
 ROOT = Path(__file__).parents[1]
 ONE_GPU = (
     "ours", "ours_whole_logits", "compile_graphs", "compile_graphs_bf16", "eager",  # side by side
     "ours_torchs_products", "products", "compile", "seen",
 )  # fmt: skip
-SEVERAL = (
-    "gpt2-124m_1", "gpt2-124m_N", "llama-1b_1", "llama-1b_N", "gpt2-124m_N_flat", "gpt2-124m_N_graphs",
-    "gpt2-124m_N_alone",
-)  # fmt: skip
 AT_ONCE = 5
-WARM, TIMED, ROUNDS = 6, 10, 3
-SEED = 1
-TOGETHER = "TRAIN_WAYS_TOGETHER"
-SHORT_GAP = 6.0
-"""Microseconds: what lies between two kernels of a graph is less."""
-LONGEST_OF_SEVERAL = 70.0
-"""Seconds that a way of several GPUs has."""
-WAIT, LONGEST_WAIT = "TRAIN_WAYS_WAIT", 55.0
-"""Seconds."""
-
-
-def small(on: str) -> bool:
-    return on == "cpu"
-
-
-def settings(name: str, on: str) -> Any:
-    from undertorch.train.config import changed, preset
-
-    found = preset(name)
-    if small(on):
-        return changed(found, layers=1, width=32, heads=4, context=16, vocabulary=300, batch=2)
-    return replace(found, shape=replace(found.shape, vocabulary=50257)) if name.startswith("gpt2") else found
-
-
-class Timer:
-    """Times calls of a step, with the GPU to itself."""
-
-    def __init__(self, on: str, lock: Path, name: str) -> None:
-        self.on, self.lock, self.name, self.warm = on, lock, name, WARM
-
-    def ready(self) -> None:
-        """Waits until all that were started together have compiled: nothing else then uses the GPU, or its power."""
-        together = [name for name in os.environ.get(TOGETHER, "").split(",") if name and name != self.name]
-        (self.lock.parent / f"ready_{self.name}").touch()
-        ends = time.monotonic() + float(os.environ.get(WAIT, LONGEST_WAIT))
-        while time.monotonic() < ends and not all(
-            (self.lock.parent / f"ready_{name}").exists() or (self.lock.parent / f"train_{name}.json").exists()
-            for name in together
-        ):
-            time.sleep(0.05)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """The GPU is ours inside."""
-        with self.lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    def __call__(self, step: Callable[[], float | None], tokens: int) -> dict[str, Any]:
-        import torch
-
-        cuda = self.on == "cuda"
-        losses, began = [], time.monotonic()
-        for number in range(self.warm):
-            losses.append(step())
-            print(f"step {number}: {time.monotonic() - began:.1f} s", flush=True)
-        self.ready()
-        each = []
-        with self.alone():
-            for _ in range(2):
-                step()
-            for number in range(ROUNDS):
-                if cuda:
-                    torch.cuda.synchronize()
-                clocks = asked_clocks() if cuda and number == 1 else None
-                began = time.perf_counter()
-                for _ in range(TIMED):
-                    step()
-                if cuda:
-                    torch.cuda.synchronize()
-                each.append((time.perf_counter() - began) / TIMED)
-                if clocks is not None:
-                    states = clocks.communicate()[0].split("\n")
-            profiled = kernels_of(step) if cuda else {}
-        best = statistics.median(each)
-        result = {
-            "ms": best * 1e3,
-            "rounds_ms": [e * 1e3 for e in each],
-            "tokens_per_s": tokens / best,
-            "losses": losses,
-        }
-        if cuda:
-            result["peak_allocated_gib"] = torch.cuda.max_memory_allocated() / 2**30
-            result["peak_reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30
-            result |= {"clocks": states[:8], "profiled": profiled}
-        return result
-
-
-def asked_clocks() -> Any:
-    """nvidia-smi, while the GPU is at work: SM clock, power, why the clock is what it is."""
-    query = "clocks.sm,power.draw,clocks_event_reasons.active,temperature.gpu"
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
-    return subprocess.Popen(["sh", "-c", f"sleep 0.25; {' '.join(command)}"], stdout=subprocess.PIPE, text=True)
-
-
-def kernels_of(step: Callable[[], float | None], steps: int = 3) -> dict[str, Any]:
-    """Time of each kernel in the steady state, the sum, and what of the span nothing ran in; microseconds a step."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    for _ in range(6):
-        step()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for _ in range(steps):
-            step()
-        torch.cuda.synchronize()
-    names: dict[str, list[float]] = {}
-    spans: list[tuple[float, float]] = []
-    starts: list[tuple[float, str]] = []
-    for event in profiler.events():
-        if str(event.device_type).endswith("CUDA"):
-            row = names.setdefault(event.name[:100], [0, 0.0])
-            row[0] += 1 / steps
-            row[1] += event.time_range.elapsed_us() / steps
-            spans.append((event.time_range.start, event.time_range.end))
-            starts.append((event.time_range.start, event.name[:60]))
-    spans.sort()
-    after = dict(starts)
-    busy, until, gaps = 0.0, 0.0, []
-    for begin, end in spans:
-        if until and begin > until:
-            gaps.append((begin - until, after[begin]))
-        busy += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    gaps.sort(reverse=True)
-    short = [gap for gap, _ in gaps if gap < SHORT_GAP]
-    span = (until - spans[0][0]) / steps if spans else 0.0
-    top = sorted(names.items(), key=lambda pair: -pair[1][1])[:60]
-    return {
-        "span_us": span, "busy_us": busy / steps, "launches": len(spans) / steps,
-        "short_gaps": len(short) / steps, "short_gaps_us": sum(short) / steps,
-        "long_gaps": [[round(gap, 1), name] for gap, name in gaps[:24] if gap >= SHORT_GAP],
-        "kernels": [[name, round(count, 2), round(us, 1)] for name, (count, us) in top],
-    }  # fmt: skip
-
-
-def random_rows(config: Any, world: int = 1, rank: int = 0) -> Any:
-    """The same tokens for every way; each step takes the next of four batches."""
-    import numpy as np
-
-    from undertorch.train.loader import Rows
-
-    random = np.random.default_rng(SEED)
-    shape = (4, world, config.batch, config.shape.context + 1)
-    tokens = random.integers(0, config.shape.vocabulary, shape)[:, rank]
-    return [Rows(tokens=each, places=(0,) * config.batch, epoch=0) for each in tokens]
 
 
 def products(on: str, timer: Timer) -> dict[str, Any]:
@@ -235,16 +88,16 @@ def ours(name: str, on: str, timer: Timer, **changes: Any) -> dict[str, Any]:
     """As `undertorch train` does a step."""
     import torch
 
-    from undertorch.train.distributed import Group, shared
+    from undertorch.train.distributed import Group
     from undertorch.train.model import made
-    from undertorch.train.step import Step
+    from undertorch.train.step import Step, own_stream
     from undertorch.train.update import Update
 
     config = replace(settings(name, on), **changes)
-    device = torch.device(on)
-    model = made(config, device, torch.bfloat16 if on == "cuda" else torch.float32)
-    called = shared(model, config, Group(rank=0, world=1, device=device))
-    step = Step(torch.compile(called) if config.compiled else called, Update(model, config), config, device)
+    one = Group(rank=0, world=1, device=torch.device(on))
+    model = made(config, one.device, torch.bfloat16 if on == "cuda" else torch.float32)
+    called = torch.compile(model) if config.compiled else model
+    step = Step(called, Update(model, config), config, one, own_stream(config, one))
     rows, count = random_rows(config), 0
 
     def once() -> float:
@@ -252,7 +105,7 @@ def ours(name: str, on: str, timer: Timer, **changes: Any) -> dict[str, Any]:
         step.compute([rows[count % len(rows)]])
         count += 1
         step.load(rows[count % len(rows)])
-        loss, _ = step.numbers()
+        loss, _, _ = step.numbers()
         step.update(config.rate)
         return loss
 
@@ -390,70 +243,15 @@ def seen(on: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def together(
-    name: str, on: str, timer: Timer, out: Path, *, alone: bool = False, graphs: bool = False, flat: bool = False
-) -> dict[str, Any] | None:
-    """DDP of GPT-2, FSDP2 of Llama, by torchrun. `alone`: without the sum of gradients, which shows what that costs.
-    `flat`: all gradients are summed at once, when all are there.
-    """
-    import torch
-    import torch.distributed as dist
-
-    from undertorch.train.distributed import group, shared
-    from undertorch.train.model import made
-    from undertorch.train.step import Step
-    from undertorch.train.update import Update
-
-    config = replace(settings(name, on), parallel="fsdp" if name.startswith("llama") else "ddp")
-    with group(on) as one:
-        fsdp = one.world > 1 and config.parallel == "fsdp"
-        model = made(config, one.device, torch.bfloat16 if on == "cuda" and not fsdp else torch.float32)
-        cuda = one.device.type == "cuda"
-        with torch.cuda.stream(torch.cuda.Stream()) if cuda else nullcontext():  # for a DDP that is to be captured
-            called = model if alone or flat else shared(model, config, one)
-        if cuda:
-            torch.cuda.synchronize()
-        step = Step(called, Update(model, config), config, one.device, captures=one.world == 1 or graphs)
-        timer.warm = 14 if graphs else WARM
-        norm = step._end
-
-        def summed() -> None:
-            for gradient in step._gradients().values():
-                gradient.div_(one.world)
-            dist.all_reduce_coalesced(list(step._gradients().values()))
-            norm()
-
-        if flat:
-            step._end = summed  # type: ignore[method-assign]
-        rows, count = random_rows(config, one.world, one.rank), 0
-
-        def once() -> float:
-            nonlocal count
-            loss, _ = step.gradients([rows[count % len(rows)]])
-            step.update(config.rate)
-            count += 1
-            return loss
-
-        if not one.first:
-            timer.lock = out / f"lock_{one.rank}"  # all time the same steps
-        result = timer(once, config.tokens_a_step * one.world)
-        result |= {"world": one.world, "flops_a_token": config.shape.flops_a_token, "graphs": step.graphs is not None}
-        return result if one.first else None
-
-
 def way(name: str, on: str, out: Path) -> dict[str, Any] | None:
-    timer = Timer(on, out / "lock", name)
-    if "_1" in name or "_N" in name:
-        model, _, how = name.partition("_")
-        return together(
-            model,
-            on,
-            timer,
-            out,
-            alone=how.endswith("alone"),
-            graphs=how.endswith(("graphs", "flat")),
-            flat=how.endswith("flat"),
-        )
+    timer = Timer(on, out / f"lock{os.environ.get('CUDA_VISIBLE_DEVICES', '')}", name)  # of a GPU
+    if name.endswith("_N_fails"):
+        failing_run(on)
+        return None
+    if name.endswith("_run"):
+        return whole_run(on)
+    if is_one(name):
+        return together(name, on, timer, out)
     if name == "seen":
         return seen(on)
     if name == "ours":
@@ -475,7 +273,8 @@ def way(name: str, on: str, out: Path) -> dict[str, Any] | None:
 def run_way(name: str, on: str, out: Path) -> None:
     """In a process of its own: writes OUT/train_WAY.json, also where it fails."""
     began = time.monotonic()
-    faulthandler.dump_traceback_later(40, repeat=True)  # says where a way is that does not end
+    # Says where a way is that does not end, and ends it.
+    faulthandler.dump_traceback_later(LONGEST - 2 if is_one(name) else 40, repeat=not is_one(name), exit=is_one(name))
     try:
         result = way(name, on, out)
     except BaseException as error:
@@ -497,42 +296,49 @@ def run_way(name: str, on: str, out: Path) -> None:
         sys.exit(1)
 
 
-def command(name: str, on: str, out: Path, gpus: int) -> list[str]:
-    own = [str(Path(__file__).resolve()), str(out), "--way", name, "--on", on]
-    if "_N" in name:
-        return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}", *own]
-    return [sys.executable, *own]
-
-
-def all_ways(names: tuple[str, ...], at_once: int, on: str, out: Path, gpus: int, ends: float) -> None:
-    """Starts them in their order, some at a time; kills what is left at the limit."""
-    waiting = [names[at : at + at_once] for at in range(0, len(names), at_once)]
-    for batch in waiting:
+def all_ways(names: tuple[str, ...], on: str, out: Path, gpus: int, ends: float) -> None:
+    """Starts them in their order, some at a time: on one GPU, which a lock then hands from one to the next; of several,
+    those of one GPU on a GPU each, two at most, then those of all one by one. Kills what is left at the limit.
+    """
+    several = gpus > 1
+    singles = [name for name in names if not (several and "_N" in name)]
+    at_once = 2 * gpus if several else AT_ONCE
+    batches = [singles[at : at + at_once] for at in range(0, len(singles), at_once)]
+    for batch in [*batches, *([name] for name in names if name not in singles)]:
         if time.monotonic() > ends - 20:
             print(f"not begun within the limit: {', '.join(batch)}", flush=True)
             continue
-        wait = min(LONGEST_WAIT, 0.45 * (ends - time.monotonic()))
-        environment = {"TORCHINDUCTOR_COMPILE_THREADS": "6", **os.environ, TOGETHER: ",".join(batch), WAIT: str(wait)}
+        wait = min(LONGEST_WAIT, LONGEST / 2 if several else 0.45 * (ends - time.monotonic()))
+        os.environ |= {TOGETHER: ",".join(batch), WAIT: str(wait)}
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "6")
         running = {}
-        for name in batch:
-            log = (out / f"train_{name}.log").open("w")
-            running[name] = subprocess.Popen(
-                command(name, on, out, gpus), stdout=log, stderr=log, start_new_session=True, env=environment
-            )  # fmt: skip
-        own_end = min(ends, time.monotonic() + LONGEST_OF_SEVERAL) if gpus > 1 else ends  # one that hangs leaves time for the others
+        for number, name in enumerate(batch):
+            own = [sys.executable, str(Path(__file__).resolve()), str(out), "--way", name, "--on", on]
+            with (out / f"train_{name}.log").open("w") as log:
+                running[name] = started(name, own, gpus, number % gpus if several and name in singles else None, log)
+        own_end = min(ends, time.monotonic() + LONGEST) if several else ends  # one that hangs leaves time for others
         while running and time.monotonic() < own_end:
-            for name, process in list(running.items()):
-                if process.poll() is not None:
+            for name, group in list(running.items()):
+                if any(process.poll() for process in group):  # the others would wait for the one that failed
+                    ended(group)
+                if all(process.poll() is not None for process in group):
                     del running[name]
                     (out / f"ready_{name}").touch()  # nobody waits for one that has died
                     shorten(out, name)
                     told(out, name)
             time.sleep(0.2)
-        for name, process in running.items():
+        for name, group in running.items():
             print(f"{name}: not done within the limit", flush=True)
-            os.killpg(process.pid, 9)
-            process.wait()
+            ended(group)
             shorten(out, name)
+
+
+def ended(group: list[subprocess.Popen[bytes]]) -> None:
+    """Kills what is left of a way."""
+    for process in group:
+        process.kill()
+    for process in group:
+        process.wait()
 
 
 def shorten(out: Path, name: str) -> None:
@@ -543,13 +349,15 @@ def shorten(out: Path, name: str) -> None:
 def told(out: Path, name: str) -> None:
     path = out / f"train_{name}.json"
     if not path.is_file():
-        print(f"{name}: no result; see train_{name}.log", flush=True)
+        print(f"{name}: no result, ended at {time.monotonic():.1f} s; see train_{name}.log", flush=True)
         return
     result = json.loads(path.read_text())
     if "failed" in result:
         print(f"{name}: {result['failed']}"[:300], flush=True)
     elif name == "seen":
         print("\n".join(result["screen"]), flush=True)
+    elif "run" in result:
+        print(f"{name}: {result['run']}", flush=True)
     elif name == "products":
         print(f"products: {len(result['products'])} rows", flush=True)
     else:
@@ -557,14 +365,20 @@ def told(out: Path, name: str) -> None:
         print(
             f"{name:22} {result['ms']:8.2f} ms  {result['tokens_per_s']:10,.0f} tokens/s  "
             f"MFU {result.get('mfu', 0):.3f}  {memory:.1f} GiB  loss {losses[0]:.4f} {losses[-1]:.4f}  "
-            f"busy {result.get('profiled', {}).get('busy_us', 0) / 1e3:.2f} ms  {result.get('clocks', [''])[:1]}  "
-            f"({result['seconds']:.0f} s)",
+            f"busy {result.get('profiled', {}).get('busy_us', 0) / 1e3:.2f} ms  "
+            f"exposed {result.get('profiled', {}).get('exposed_communication_us', 0) / 1e3:.2f} ms  "
+            f"{result.get('clocks', [])[:1]}  ({result.get('seconds', 0):.0f} s)",
             flush=True,
         )
 
 
 AIM = 575_000
 """Tokens a second of GPT-2 124M, 32 × 1024, on one H200."""
+
+
+SCALING = 0.95
+"""Of four times one GPU, on four, for the larger model."""
+VERSIONS = {"torch": "2.11.0+cu130", "triton": "3.6.0", "driver": "580.159"}
 
 
 def ended_at(path: Path) -> str:
@@ -612,13 +426,43 @@ def publish(outs: list[Path]) -> None:
         for each in found
         if each.get("way") == "seen" and "floor_us" in each
     ]
-    own = [each for each in timed if each["way"].startswith("ours") or each["way"] == "gpt2-124m_1"]
+    own = [each for each in timed if each["way"].startswith("ours")]
+    rows = [row for row in rows if not is_one(str(row["way"]))] + published(is_one)
     best = max(own, key=lambda each: each["tokens_per_s"])
     aim = Aim(
         what=f"tokens a second of {best['way']}, one GPU", aim=f"{AIM:,}", got=f"{best['tokens_per_s']:,.0f}",
         holds=best["tokens_per_s"] >= AIM,
     )  # fmt: skip
-    write("train", rows, [aim], {"torch": "2.11.0+cu130", "triton": "3.6.0", "driver": "580.159"}, "NVIDIA H200")
+    write("train", rows, [aim, *of_several(rows)], VERSIONS, "NVIDIA H200")
+
+
+def publish_gpus(outs: list[Path]) -> None:
+    """Writes what several GPUs did anew into benchmarks/results/train.json, and leaves the rest."""
+    from results_file import Aim, write
+
+    before = json.loads((RESULTS / "train.json").read_text())
+    rows = published(lambda name: not is_one(name)) + rows_of_gpus(outs)
+    aims = [Aim(**aim) for aim in before["aims"] if aim["what"].endswith("one GPU")]
+    write("train", rows, [*aims, *of_several(rows)], VERSIONS, "NVIDIA H200")
+
+
+def published(which: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Rows of benchmarks/results/train.json whose way is one of those."""
+    rows: list[dict[str, Any]] = json.loads((RESULTS / "train.json").read_text())["rows"]
+    return [row for row in rows if which(row["way"])]
+
+
+def of_several(rows: list[dict[str, Any]]) -> list[Any]:
+    """The aim of scaling, by the larger model's best way on four GPUs."""
+    from results_file import Aim
+
+    found = [(efficiency(row, rows), row["way"]) for row in rows if row.get("world") == 4 and "llama" in row["way"]]
+    got = [(share, name) for share, name in found if share is not None]
+    if not got:
+        return []
+    share, name = max(got)
+    what = f"tokens a second of {name} on four GPUs, as a share of four times one"
+    return [Aim(what=what, aim=f"{SCALING:.0%}", got=f"{share:.1%}", holds=share >= SCALING)]
 
 
 def main() -> None:
@@ -630,9 +474,13 @@ def main() -> None:
     parser.add_argument("--way", help="one way, in this process")
     parser.add_argument("--only", default=None, help="ways, with commas between")
     parser.add_argument("--publish", action="store_true", help="only write benchmarks/results/train.json from OUT")
+    parser.add_argument("--publish-gpus", action="store_true", help="the same, of several GPUs only")
     asked = parser.parse_args()
     if asked.publish:
         publish(asked.out)
+        return
+    if asked.publish_gpus:
+        publish_gpus(asked.out)
         return
     if len(asked.out) > 1:
         parser.error("several folders are for --publish")
@@ -645,14 +493,14 @@ def main() -> None:
     names = SEVERAL if asked.gpus > 1 else ONE_GPU
     if asked.only:
         names = tuple(asked.only.split(","))
-    # Side by side they would need more GPUs than there are; a way of several GPUs has all.
-    all_ways(names, 1 if asked.gpus > 1 else AT_ONCE, asked.on, asked.out, asked.gpus, ends)
+    all_ways(names, asked.on, asked.out, asked.gpus, ends)
     results = [json.loads(path.read_text()) for path in sorted(asked.out.glob("train_*.json"))]
     for result in results:
         result.pop("trace", None)
     (asked.out / "train.json").write_text(json.dumps(results, indent=1))
     for path in (*asked.out.glob("lock*"), *asked.out.glob("ready_*")):
         path.unlink()
+    shutil.rmtree(failing_folder(os.getpid()), ignore_errors=True)
 
 
 if __name__ == "__main__":

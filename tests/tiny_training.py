@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from undertorch.train.corpus import corpus
 from undertorch.train.distributed import Group
 from undertorch.train.loop import Run
 from undertorch.train.report import Report
+from undertorch.train.start import Asked
 from undertorch.train.tokens import Text, tokenized
 
 ALONE = Group(rank=0, world=1, device=torch.device("cpu"))
@@ -52,3 +54,13 @@ def a_run(folder: Path, settings: Settings, text: Text) -> Run:
     folder.mkdir(exist_ok=True)
     report = Report(folder=folder, settings=settings, world=1, peak=None, speaks=True)
     return loop.build(settings, text, ALONE, report)
+
+
+def asked_for(folder: Path, text: Path, **changes: Any) -> Asked:
+    """A small run on the CPU, as the command line asks for it; of `changes`, those that are no settings first."""
+    given = {name: changes.pop(name) for name in ("resume",) if name in changes}
+    small = {"layers": 1, "width": 32, "heads": 4, "context": 16, "vocabulary": 300, "batch": 4, "steps": 3}
+    return Asked(
+        texts=[str(text)], preset="nano", on="cpu", out=folder, sample=["a"], see=None, look=False, gpu=None,
+        export=None, changes={**({} if given else small), **changes}, **({"resume": False} | given),
+    )  # fmt: skip

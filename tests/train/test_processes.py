@@ -12,15 +12,15 @@ from undertorch.train.loop import CHECKPOINTS
 from undertorch.train.report import METRICS, read_metrics
 
 
-def trained(folder, text, steps, *options, processes=1, code=None):
-    """A run of a process of its own, or of several; the whole batch is 8 rows of all."""
+def trained(folder, text, steps, *options, processes=1, microbatches=1, code=None):
+    """A run of a process of its own, or of several; the whole batch is 8 rows of all, in so many microbatches."""
     run = ["-m", "undertorch"] if code is None else ["-c", code]
     if processes > 1:
         script = folder.parent / "entry.py"
         script.write_text(code or "from undertorch.cli.main import main\nmain()\n")
         run = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", str(script)]
     arguments = ["train", str(text), *SMALL, "--out", str(folder), "--steps", str(steps), *options]
-    arguments += ["--batch", str(8 // processes)]
+    arguments += ["--batch", str(8 // processes // microbatches), "--accumulate", str(microbatches)]
     return subprocess.run(
         [sys.executable, *run, *arguments], capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -55,6 +55,16 @@ def test_saved_by_two_processes_it_goes_on_in_one_and_the_reverse(tmp_path, text
         assert "after step 3" in ended.stdout
         assert losses(folder) == pytest.approx(losses(tmp_path / "alone"), rel=2e-3)
         assert (folder / CHECKPOINTS / "step-00000006").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [("ddp",), ("fsdp",), ("fsdp", "--sparing")])
+def test_microbatches_of_two_processes_are_the_batch_of_one(tmp_path, text, how):
+    alone = trained(tmp_path / "alone", text, 5)
+    assert alone.returncode == 0, alone.stderr
+    both = trained(tmp_path / "both", text, 5, "--parallel", *how, processes=2, microbatches=2)
+    assert both.returncode == 0, both.stderr
+    assert losses(tmp_path / "both") == pytest.approx(losses(tmp_path / "alone"), rel=2e-3)
 
 
 @pytest.mark.slow

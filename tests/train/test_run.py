@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from tiny_training import ALONE, SMALL, a_run, some_text, tiny, words
+from tiny_training import ALONE, SMALL, a_run, asked_for, some_text, tiny, words
 from undertorch.train import checkpoint, kept, loop
 from undertorch.train.checkpoint import latest, read
 from undertorch.train.config import PRESETS, changed, preset
@@ -23,7 +23,7 @@ from undertorch.train.errors import BadCheckpoint, BadNumbers, BadSetting, NotSa
 from undertorch.train.loop import CHECKPOINTS, Ended
 from undertorch.train.model import GPT, made
 from undertorch.train.report import METRICS, Report, picture, read_metrics
-from undertorch.train.start import RUN, Asked, alone_in, start
+from undertorch.train.start import RUN, alone_in, start
 
 CPU = torch.device("cpu")
 FAMILIES = ("nano", "nano-llama")
@@ -155,10 +155,10 @@ def stopped_after(run, step):
     """SIGTERM arrives in the middle of that step."""
     compute = run.step.compute
 
-    def then_stop(rows):
+    def then_stop(*given):
         if run.done == step - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return compute(rows)
+        return compute(*given)
 
     run.step.compute = then_stop
     yield
@@ -171,7 +171,7 @@ def stopped_after(run, step):
 def test_a_run_that_is_asked_to_stop_saves_the_step_it_is_in(tmp_path, text, number, ended):
     run = a_run(tmp_path / "run", tiny(checkpoint_every=100), text)
     compute = run.step.compute
-    run.step.compute = lambda rows: (os.kill(os.getpid(), number) if run.done == 1 else None, compute(rows))[1]
+    run.step.compute = lambda *given: (os.kill(os.getpid(), number) if run.done == 1 else None, compute(*given))[1]
     usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
     before = signal.signal(number, usual)  # the tests may run under nohup, which ignores one
     try:
@@ -274,16 +274,6 @@ def test_a_run_whose_last_checkpoint_finds_no_room_says_where_it_goes_on(tmp_pat
     asked = asked_for(tmp_path / "run", tmp_path / "text.txt", steps=6, checkpoint_every=3)
     with pytest.raises(NotSaved, match=r"step 6 could not be written .No space left .*goes on from step-00000003"):
         start(asked, None)
-
-
-def asked_for(folder, text, **changes):
-    """A small run on the CPU, as the command line asks for it; of `changes`, those that are no settings first."""
-    given = {name: changes.pop(name) for name in ("resume",) if name in changes}
-    small = {"layers": 1, "width": 32, "heads": 4, "context": 16, "vocabulary": 300, "batch": 4, "steps": 3}
-    return Asked(
-        texts=[str(text)], preset="nano", on="cpu", out=folder, sample=["a"], see=None, look=False, gpu=None,
-        export=None, changes={**({} if given else small), **changes}, **({"resume": False} | given),
-    )  # fmt: skip
 
 
 def test_a_resume_that_is_refused_leaves_the_run_as_it_was(tmp_path):
@@ -460,10 +450,10 @@ def test_numbers_that_go_bad_stop_the_run_with_step_place_and_tensor(tmp_path, t
     run = a_run(tmp_path, tiny(), text)
     compute = run.step.compute
 
-    def spoiled(rows):
+    def spoiled(*given):
         if run.done == 2:
             spoil(run.model)
-        return compute(rows)
+        return compute(*given)
 
     run.step.compute = spoiled
     with pytest.raises(BadNumbers, match=said) as error:
@@ -528,6 +518,8 @@ def test_metrics_have_each_step_and_the_picture_every_point(tmp_path, text):
         ({"seed": -1}, "--seed is -1"),
         ({"seed": 2**64}, "--seed"),
         ({"preset": "nano-llama", "width": 30, "heads": 2}, "a head has 15 elements"),
+        ({"parallel": "all"}, "--parallel is 'all'"),
+        ({"sparing": False}, "--no-sparing are of --parallel fsdp"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, said):

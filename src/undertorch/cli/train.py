@@ -58,6 +58,9 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run's.", show_default="runs/PRESET")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    resume_or_begin: Annotated[
+        bool, typer.Option("--resume-or-begin", help="The same, or begin where there is no run yet: for job scripts.")
+    ] = False,
     sample: Annotated[
         list[str] | None,
         typer.Option(
@@ -114,6 +117,20 @@ def train(
     parallel: Annotated[
         str | None, typer.Option(metavar="ddp|fsdp", help="Under torchrun.", show_default="ddp")
     ] = None,
+    sparing: Annotated[
+        bool | None,
+        typer.Option(
+            "--sparing/--no-sparing",
+            help="Under fsdp: gather weights anew for the backward, and sum gradients at every microbatch.",
+            show_default="where memory is short",
+        ),
+    ] = None,
+    graphs: Annotated[
+        bool | None,
+        typer.Option(
+            "--graphs/--no-graphs", help="Replay a GPU's step as CUDA graphs, where it can be.", show_default="graphs"
+        ),
+    ] = None,
     deterministic: Annotated[
         bool | None, typer.Option("--deterministic", help="Only kernels with the same result every time.")
     ] = None,
@@ -127,12 +144,13 @@ def train(
         "layers": layers, "width": width, "heads": heads, "rate": rate, "seed": seed, "tokenizer": tokenizer,
         "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every, "keep": keep, "recompute": recompute,
         "compiled": compiled, "fused_loss": False if whole_logits else None, "parallel": parallel,
-        "deterministic": deterministic,
+        "sparing": sparing, "graphs": graphs, "deterministic": deterministic,
     }  # fmt: skip
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported, as it is from here on
     from undertorch.train.errors import TrainError
 
+    resume = resume or resume_or_begin
     try:
         if on is On.MACHINE:
             of_a_run = {
@@ -146,7 +164,8 @@ def train(
 
         asked = Asked(
             texts=text or [], preset=preset, on=None if on is None else str(on), out=out, resume=resume,
-            sample=sample or [], see=see, look=not no_see, gpu=gpu, export=export, changes=changes,
+            or_begin=resume_or_begin, sample=sample or [], see=see, look=not no_see, gpu=gpu, export=export,
+            changes=changes,
         )  # fmt: skip
         status = _status(start(asked, progress()))
         if status == Status.INTERRUPTED:

@@ -6,17 +6,18 @@ calls on inputs that together exceed three times the L2 cache, replayed in turn.
 (UNDERTORCH_CACHE, else XDG_CACHE_HOME or ~/.cache, then undertorch/ops.json), and `save` and `load` carry it elsewhere.
 
 Nothing is measured while a CUDA graph is captured, under torch.compile, in the code that it made or under fake tensors,
-in a process group (ranks would choose apart), or twice. Then what is stored is taken, and without that the usual way:
-the first of ours, as measured on an H200. With torch.use_deterministic_algorithms(True) the usual way is taken whatever
-is stored or was measured (another choice is another rounding).
+in a process group (ranks would choose apart; `measuring` is for one that tells the others), or twice. Then what is
+stored is taken, and without that the usual way: the first of ours, as measured on an H200. With
+torch.use_deterministic_algorithms(True) the usual way is taken whatever is stored or was measured (another choice is
+another rounding).
 
 UNDERTORCH_OPS: `auto` (so), `own` (ours, nothing measured), `library` (torch's).
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -169,6 +170,20 @@ def _choose(
     return by_text[best]
 
 
+_MEASURING: list[bool] = []
+"""Not empty: inside `measuring`. Of the process and not of a thread: a backward has threads of its own."""
+
+
+@contextmanager
+def measuring() -> Iterator[None]:
+    """Inside, a process of a group measures as one alone does; it is to tell the others what it chose (`load`)."""
+    _MEASURING.append(True)
+    try:
+        yield
+    finally:
+        _MEASURING.pop()
+
+
 def may_measure() -> bool:
     """Whether this is a moment to measure."""
     return not (
@@ -176,7 +191,7 @@ def may_measure() -> bool:
         or in_compiled_code()
         or on_machine()
         or torch.cuda.is_current_stream_capturing()
-        or (torch.distributed.is_available() and torch.distributed.is_initialized())
+        or (torch.distributed.is_available() and torch.distributed.is_initialized() and not _MEASURING)
     )
 
 
@@ -312,10 +327,15 @@ def _read(path: Path, *, strict: bool = False) -> dict[str, dict[str, Choice]]:
         return {}
 
 
+def as_file(everything: Mapping[str, Mapping[str, Choice]]) -> dict[str, Any]:
+    """Choices by environment and key, as a file of them has them."""
+    choices = {where: {key: asdict(choice) for key, choice in some.items()} for where, some in everything.items()}
+    return {"schema": 1, "choices": choices}
+
+
 def _write(path: Path, everything: dict[str, dict[str, Choice]]) -> None:
     """As a whole or not at all: other processes read it meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    choices = {where: {key: asdict(choice) for key, choice in some.items()} for where, some in everything.items()}
     with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-        json.dump({"schema": 1, "choices": choices}, file, indent=1)
+        json.dump(as_file(everything), file, indent=1)
     Path(file.name).replace(path)

@@ -102,6 +102,11 @@ class Settings:
     """Whether the logits are made a part at a time (ops.linear_cross_entropy), and never exist whole."""
     parallel: str = "ddp"
     """Of several processes: `ddp`, each with the whole model, or `fsdp`, each with a share of it."""
+    sparing: bool | None = None
+    """Whether `fsdp` gathers weights anew for the backward, and sums gradients over the processes at every microbatch:
+    less memory, more communication. None: where the GPU has no room (distributed.py)."""
+    graphs: bool = True
+    """Whether a GPU replays a step as CUDA graphs where it can."""
     deterministic: bool = False
     """Whether only kernels run whose result is the same every time, also on a GPU."""
     tokenizer: str | None = None
@@ -171,6 +176,8 @@ def changed(settings: Settings, **changes: object) -> Settings:
     """The settings with what is not None in `changes`, some of which are the shape's. Raises BadSetting."""
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     of_shape = {name: given.pop(name) for name in OF_SHAPE if name in given}
+    if given.get("parallel") == "ddp":
+        given.setdefault("sparing", None)  # of a run that was fsdp's
     shape = settings.shape
     if of_shape:
         follow = {
@@ -209,3 +216,5 @@ def check(settings: Settings) -> None:
         )
     if settings.parallel not in ("ddp", "fsdp"):
         raise BadSetting(f"--parallel is {settings.parallel!r}; it is ddp or fsdp.")
+    if settings.sparing is not None and settings.parallel != "fsdp":
+        raise BadSetting("--sparing and --no-sparing are of --parallel fsdp, and this is ddp; leave them out.")

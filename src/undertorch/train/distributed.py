@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from undertorch.train.model import GPT
 SHARES = "shares"
 """Folder in a checkpoint that holds what torch.distributed.checkpoint wrote."""
 
+GATHERED, SUMMED = 2, 4
+"""Bytes a parameter that FSDP holds beside its shares where it does not spare memory: weights in bfloat16 from forward
+to backward; of several microbatches, their gradients in float32 until the last."""
+
+MOST_OF_MEMORY = 1 / 8
+"""Of a GPU's, for them: more, and FSDP spares it by itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -26,6 +34,8 @@ class Group:
     rank: int
     world: int
     device: torch.device
+    grouped: bool = False
+    """Whether torch.distributed has a process group, of which this is one."""
 
     @property
     def first(self) -> bool:
@@ -34,7 +44,7 @@ class Group:
 
     def means(self, *values: float) -> list[float]:
         """Of each value, its mean over all processes."""
-        if self.world == 1:
+        if not self.grouped:
             return list(values)
         together = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(together)
@@ -42,7 +52,7 @@ class Group:
 
     def wait(self) -> None:
         """Until all are here."""
-        if self.world > 1:
+        if self.grouped:
             dist.barrier()
 
 
@@ -60,9 +70,11 @@ def group(on: str) -> Iterator[Group]:
         yield Group(rank=0, world=1, device=device)
         return
     dist.init_process_group("nccl" if on == "cuda" else "gloo", device_id=device if on == "cuda" else None)
+    whole = False
     try:
-        yield Group(rank=rank, world=world, device=device)
+        yield Group(rank=rank, world=world, device=device, grouped=True)
         dist.barrier()
+        whole = True
     except RuntimeError as error:
         if not _connection_lost(error):
             raise
@@ -72,7 +84,18 @@ def group(on: str) -> Iterator[Group]:
             "message, if there is one, says why. --resume goes on from the last checkpoint."
         ) from error
     finally:
+        leave(device, whole)
+
+
+def leave(device: torch.device, whole: bool) -> None:
+    """Ends the process group; `whole`: all processes come to its end. Where they may not, NCCL's is aborted: on a host
+    its communicators end together (its manual, ncclCommDestroy).
+    """
+    group_of_all: Any = dist.group.WORLD
+    if whole or device.type != "cuda":
         dist.destroy_process_group()
+    else:
+        group_of_all.abort()
 
 
 def _connection_lost(error: RuntimeError) -> bool:
@@ -83,31 +106,86 @@ def _connection_lost(error: RuntimeError) -> bool:
 TORCHRUN = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
 
 
-def shared(model: GPT, settings: Settings, one: Group) -> nn.Module:
-    """The model as the processes call it: itself, under DDP, or with its parameters in shares (FSDP2)."""
-    if one.world == 1:
+def shared(model: GPT, settings: Settings, one: Group, stream: torch.cuda.Stream | None = None) -> nn.Module:
+    """The model as the processes call it: itself, under DDP, or with its parameters in shares (FSDP2).
+
+    `stream`: that its steps run on, if they have one of their own.
+    """
+    if not one.grouped:
         return model
     if settings.parallel == "fsdp":
-        return _sharded(model, one)
+        return _sharded(model, settings, one)
+    return _replicated(model, one, stream)
+
+
+def _replicated(model: GPT, one: Group, stream: torch.cuda.Stream | None) -> nn.Module:
+    """Gradients are summed over the processes, in the parameters' dtype, as a backward makes them."""
     from torch.nn.parallel import DistributedDataParallel
 
     ids = [one.device.index] if one.device.type == "cuda" else None
-    return DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+    # What is no parameter is computed, and the same everywhere. (Its name until torch 2.12, and since.)
+    known = signature(DistributedDataParallel).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    still: dict[str, Any] = {name: False}
+    # On the step's stream: DDP keeps what adds up a gradient, which goes on where it was made (PyTorch's notes, "CUDA
+    # Graphs").
+    if stream is not None:
+        stream.wait_stream(torch.cuda.current_stream())
+    with nullcontext() if stream is None else torch.cuda.stream(stream):
+        made = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True, **still)
+    if stream is not None:
+        torch.cuda.current_stream().wait_stream(stream)
+    return made
 
 
-def _sharded(model: GPT, one: Group) -> nn.Module:
-    """A block's parameters are gathered while it computes, and its gradients scattered while the one before it does.
+def _sharded(model: GPT, settings: Settings, one: Group) -> nn.Module:
+    """A block's parameters are gathered before it computes, and its gradients scattered while the one before it does.
 
-    Shares are float32, and so are the sums of gradients; on a GPU blocks compute in bfloat16.
+    Shares are float32, and so are the sums of gradients; on a GPU blocks compute in bfloat16. The embedding and the
+    last layer are groups of their own where they are two: the one's gradients are scattered while the blocks compute.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     half = torch.bfloat16 if one.device.type == "cuda" else None
-    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+    # What goes into a block is not cast: it has its dtype already, and RoPE's cosines are to keep float32.
+    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    again = spares(settings, one)
+    if model.head is not None:
+        fully_shard(model.tokens, mp_policy=policy).set_unshard_in_backward(False)  # its gradient asks for no weight
+        fully_shard([model.norm, model.head], mp_policy=policy, reshard_after_forward=False)
     for block in model.blocks:
-        fully_shard(block, mp_policy=policy)
+        fully_shard(block, mp_policy=policy, reshard_after_forward=again)
     fully_shard(model, mp_policy=policy)
     return model
+
+
+def spares(settings: Settings, one: Group) -> bool:
+    """Whether FSDP gathers weights again for the backward, and sums gradients over the processes at every microbatch:
+    as the settings say, and where they do not, if the GPU has no room for the rest.
+    """
+    if settings.sparing is not None:
+        return settings.sparing
+    if one.device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    each = GATHERED + (SUMMED if settings.accumulate > 1 else 0)
+    memory = torch.cuda.get_device_properties(one.device).total_memory
+    return each * settings.shape.parameters > memory * MOST_OF_MEMORY
+
+
+@contextmanager
+def gradients(model: nn.Module, stay: bool) -> Iterator[None]:
+    """Of a forward and backward inside: they stay where they are computed, or are summed over the processes with those
+    that stayed before. `model`: as `shared` made it.
+    """
+    from torch.distributed.fsdp import FSDPModule
+    from torch.nn.parallel import DistributedDataParallel
+
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(not stay)
+        model.set_is_last_backward(not stay)
+        model.set_reshard_after_backward(not stay)
+    with model.no_sync() if stay and isinstance(model, DistributedDataParallel) else nullcontext():
+        yield
 
 
 def write_shares(folder: Path, state: Mapping[str, Tensor]) -> None:
@@ -132,7 +210,7 @@ def read_shares(folder: Path, state: Mapping[str, Tensor]) -> None:
 
 def broadcast(value: Any, one: Group) -> Any:
     """What the first process has, in all."""
-    if one.world == 1:
+    if not one.grouped:
         return value
     held = [value]
     dist.broadcast_object_list(held, src=0, device=one.device)

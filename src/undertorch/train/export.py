@@ -17,13 +17,15 @@ from undertorch.train.tokens import END_OF_TEXT, Text
 
 
 @torch.no_grad()
-def export(model: GPT, settings: Settings, text: Text, folder: Path) -> None:
-    """Writes the folder. Raises OSError."""
+def export(model: GPT, settings: Settings, text: Text, folder: Path, writes: bool = True) -> None:
+    """Writes the folder. Of a model in shares all processes call it, of which one `writes`. Raises OSError."""
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     shape = settings.shape
-    named = {name: p.detach().float().cpu() for name, p in model.named_parameters()}
+    named = {name: _whole(p).float().cpu() for name, p in model.named_parameters()}
+    if not writes:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
     weights = _gpt2(named, shape) if shape.family == "gpt2" else _llama(named, shape)
     save_file({name: w.contiguous() for name, w in weights.items()}, folder / "model.safetensors", {"format": "pt"})
     config = {**(_gpt2_config(shape) if shape.family == "gpt2" else _llama_config(shape))}
@@ -36,6 +38,13 @@ def export(model: GPT, settings: Settings, text: Text, folder: Path) -> None:
         "model_max_length": shape.context,
     }  # fmt: skip
     (folder / "tokenizer_config.json").write_text(json.dumps(about, indent=2), "utf-8")
+
+
+def _whole(p: Tensor) -> Tensor:
+    """Shares put together, by all processes; any other tensor itself."""
+    given: Any = p.detach()
+    whole: Tensor = given.full_tensor() if hasattr(given, "full_tensor") else given
+    return whole
 
 
 def _gpt2(named: dict[str, Tensor], shape: Shape) -> dict[str, Tensor]:

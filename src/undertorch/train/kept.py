@@ -98,13 +98,12 @@ def set_random_states(states: Mapping[str, str]) -> None:
         torch.cuda.set_rng_state(made["cuda"])
 
 
-def choices() -> dict[str, Any]:
-    """What ops.choose has chosen on this machine: the content of its file."""
-    try:
-        found: dict[str, Any] = json.loads(choose.cache_file().read_text("utf-8"))
-    except (OSError, ValueError):
+def choices(device: torch.device) -> dict[str, Any]:
+    """What ops.choose has chosen for this GPU, or was told, as its file has it; of a CPU nothing is chosen."""
+    if device.type != "cuda" or not torch.cuda.is_available():
         return {}
-    return found
+    where = choose.environment(device)
+    return choose.as_file({where: choose.stored_choices(where)})
 
 
 def set_choices(chosen: Mapping[str, Any]) -> None:

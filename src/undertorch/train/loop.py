@@ -20,8 +20,9 @@ from undertorch.train.distributed import Group, shared
 from undertorch.train.errors import BadCheckpoint, BadNumbers
 from undertorch.train.loader import Loader, Rows
 from undertorch.train.model import GPT, made
+from undertorch.train.rehearsal import chosen_together
 from undertorch.train.report import Report
-from undertorch.train.step import Step
+from undertorch.train.step import Step, own_stream
 from undertorch.train.tokens import Text
 from undertorch.train.trouble import described, wrong
 from undertorch.train.update import Update
@@ -70,10 +71,12 @@ def build(settings: Settings, text: Text, one: Group, report: Report) -> Run:
         # Without it torch refuses cuBLAS, whose streams then share no workspace (its notes, "Reproducibility").
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(settings.deterministic)
-    on_gpu, fsdp = one.device.type == "cuda", one.world > 1 and settings.parallel == "fsdp"
+    chosen_together(settings, one)
+    on_gpu, fsdp = one.device.type == "cuda", one.grouped and settings.parallel == "fsdp"
     # bfloat16 with float32 masters; FSDP's shares are float32 themselves, and it rounds what it gathers.
     model = made(settings, one.device, torch.bfloat16 if on_gpu and not fsdp else torch.float32)
-    called: Any = shared(model, settings, one)
+    stream = own_stream(settings, one)
+    called: Any = shared(model, settings, one, stream)
     update = Update(model, settings)
     if settings.compiled:
         called = torch.compile(called)
@@ -81,7 +84,7 @@ def build(settings: Settings, text: Text, one: Group, report: Report) -> Run:
         tokens=text.training, context=settings.shape.context, batch=settings.batch, seed=settings.seed,
         rank=one.rank, world=one.world,
     )  # fmt: skip
-    step = Step(called, update, settings, one.device)
+    step = Step(called, update, settings, one, stream)
     return Run(
         settings=settings, text=text, one=one, report=report, model=model, called=called, update=update, step=step,
         loader=loader,
@@ -92,17 +95,17 @@ def train(run: Run) -> Ended:
     """Trains until the last step, or until it is asked to stop. Raises BadNumbers, OSError."""
     settings, one, report = run.settings, run.one, run.report
     following = rows(run, run.place)
-    with stopping() as asked:
+    with stopping() as asked, run.step:
         while run.done < settings.steps:
             began = time.perf_counter()
             microbatches = following
-            run.step.compute(microbatches)
+            run.step.compute(microbatches, asked() is not None)
             run.place += settings.batch * settings.accumulate * one.world
             following = rows(run, run.place)  # while a GPU computes
             run.step.load(following[0])
-            loss, norm = run.step.numbers()
-            # Processes stop together: one that was asked to takes the others along.
-            loss, stop = one.means(loss, float(asked() is not None))
+            loss, norm, some = run.step.numbers()
+            # Processes stop together, all that know of the same step: one that was asked to takes the others along.
+            stop = some > 0 if one.grouped else asked() is not None
             what = wrong(loss, norm, settings.shape.vocabulary)
             if what is not None:
                 raise BadNumbers(described(run.done, what, run.model, microbatches, run.text.training))
@@ -149,8 +152,8 @@ def save(run: Run, validation: float | None = None) -> None:
     folder, one = run.report.folder / CHECKPOINTS, run.one
     progress = Progress(
         step=run.done, place=run.place, validation=validation, settings=asdict(run.settings),
-        random=kept.random_states(), chosen=kept.choices(), versions=kept.versions(one), text=run.text.folder.name,
-        named=None if run.named is None else list(run.named),
+        random=kept.random_states(), chosen=kept.choices(one.device), versions=kept.versions(one),
+        text=run.text.folder.name, named=None if run.named is None else list(run.named),
     )  # fmt: skip
     try:
         if kept.in_shares(run.update):

@@ -118,6 +118,26 @@ class Block(nn.Module):
         return self.mlp(normed), stream
 
 
+def last_layer(normed: Tensor, weight: Tensor, targets: Tensor | None, fused: bool) -> Tensor:
+    """The mean loss, or without targets the logits, (batch, context, padded vocabulary)."""
+    if targets is not None and fused:
+        return ops.linear_cross_entropy(normed, weight, targets, ignore_index=NO_TARGET)
+    logits = linear(normed, weight, None)
+    return logits if targets is None else ops.cross_entropy(logits, targets, ignore_index=NO_TARGET)
+
+
+class Head(nn.Module):
+    """A last layer with a weight of its own. A module that is called, so that FSDP knows when its weight is wanted."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(shape.padded, shape.width))
+
+    def forward(self, normed: Tensor, targets: Tensor | None, fused: bool) -> Tensor:
+        """As `last_layer`."""
+        return last_layer(normed, self.weight, targets, fused)
+
+
 class GPT(nn.Module):
     """The whole model; with targets it answers the mean loss, without them the logits of every place."""
 
@@ -132,7 +152,7 @@ class GPT(nn.Module):
         self.positions = nn.Embedding(shape.context, shape.width) if shape.family == "gpt2" else None
         self.blocks = nn.ModuleList([Block(shape) for _ in range(shape.layers)])
         self.norm = Norm(shape)
-        self.head = None if shape.tied else nn.Linear(shape.width, shape.padded, bias=False)
+        self.head = None if shape.tied else Head(shape)
         if self.positions is None:
             for name in ("cos", "sin"):
                 self.register_buffer(name, torch.empty(shape.context, shape.head_width // 2), persistent=False)
@@ -175,13 +195,11 @@ class GPT(nn.Module):
             else:
                 branch, stream = block(branch, stream, turns)
         normed, _ = self.norm(branch, stream)
-        last = self.head_weight if tie is None else tie.last()
-        if targets is not None and self.fused_loss:
-            return ops.linear_cross_entropy(normed, last, targets, ignore_index=NO_TARGET)
-        logits = linear(normed, last, None)
-        if targets is None:
-            return logits
-        return ops.cross_entropy(logits, targets, ignore_index=NO_TARGET)
+        if tie is not None:
+            return last_layer(normed, tie.last(), targets, self.fused_loss)
+        assert self.head is not None
+        answer: Tensor = self.head(normed, targets, self.fused_loss)
+        return answer
 
 
 def made(settings: Settings, device: torch.device, dtype: torch.dtype) -> GPT:

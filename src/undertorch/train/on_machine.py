@@ -13,6 +13,7 @@ from torch import Tensor
 import undertorch
 from undertorch.ops.calls import on_host
 from undertorch.train.config import Settings, changed, preset
+from undertorch.train.distributed import Group
 from undertorch.train.loader import Rows
 from undertorch.train.model import made
 from undertorch.train.step import Step
@@ -78,7 +79,7 @@ def trained(settings: Settings) -> tuple[list[float], dict[str, Tensor]]:
     """The loss of each step and the weights after the last, in float32 on the CPU or whatever stands in its place."""
     device = torch.device("cpu")
     model = made(settings, device, torch.float32)
-    step = Step(model, Update(model, settings), settings, device)
+    step = Step(model, Update(model, settings), settings, Group(rank=0, world=1, device=device))
     random = np.random.default_rng(settings.seed)
     found = []
     for _ in range(settings.steps):

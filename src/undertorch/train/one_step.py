@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from undertorch.train.config import Settings, Shape
+from undertorch.train.distributed import Group
 from undertorch.train.loader import Rows
 from undertorch.train.model import GPT
 from undertorch.train.step import Step
@@ -32,7 +33,7 @@ def main(path: str) -> None:
     settings = settings_of(json.loads(Path(path).read_text("utf-8")))
     shape, device = settings.shape, torch.device("cuda")
     model = GPT(settings).to(device, torch.bfloat16)
-    step = Step(model, Update(model, settings), settings, device, captures=False)
+    step = Step(model, Update(model, settings), settings, Group(rank=0, world=1, device=device))
     random = np.random.default_rng(settings.seed)
     for _ in range(STEPS):
         rows = random.integers(0, shape.vocabulary, (settings.batch, shape.context + 1))

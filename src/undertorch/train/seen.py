@@ -4,11 +4,12 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from undertorch import gpus
-from undertorch.records import Gpu, Launch, Phase, Step
+from undertorch.records import Assumption, Gpu, Launch, Phase, Step
+from undertorch.records.steps import UNCAPTURED
 from undertorch.records.totals import busy_us, shares_us
 from undertorch.train.config import Settings
 
@@ -26,11 +27,30 @@ def see_step(settings: Settings, gpu: str | None) -> tuple[Step, Gpu]:
         if gpu is None:
             from undertorch.steps.measure import measure
 
-            return measure(SCRIPT, [str(given)])
+            step, sheet = measure(SCRIPT, [str(given)])
+            return named(step, settings), sheet
         from undertorch.steps.see import see
 
         sheet = gpus.find(gpu)
-        return see(SCRIPT, [str(given)], sheet), sheet
+        return named(see(SCRIPT, [str(given)], sheet), settings), sheet
+
+
+def named(step: Step, settings: Settings) -> Step:
+    """The step under the command that trains so, and as that runs it: a run replays as CUDA graphs what `one_step.py`
+    launches one by one.
+    """
+    seen = replace(step.environment, script="undertorch", arguments=("train", "--preset", settings.preset))
+    if not settings.graphs:
+        return replace(step, environment=seen)
+    captured = Assumption(
+        where=None, what=f"{UNCAPTURED}: undertorch train replays its steps so, and one is shown without."
+    )
+    return replace(
+        step,
+        environment=seen,
+        accounting=replace(step.accounting, assumed=(*step.accounting.assumed, captured)),
+        advice=tuple(one for one in step.advice if one.kind != "launching"),
+    )
 
 
 def write_page(path: Path, step: Step, gpu: Gpu) -> None:

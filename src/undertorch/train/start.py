@@ -34,6 +34,8 @@ from undertorch.train.seen import screen, see_step, write_page
 from undertorch.train.tokens import Text, cache_folder, opened, tokenized
 
 RUN, LOCK = "run.json", ".lock"
+EXPORTED = "undertorch.json"
+"""In an export: the folder of its run, which may write it anew."""
 PAGE = "step.html"
 SAMPLES, SAMPLE_TOKENS = 5, 120
 REFERENCE = "H200"
@@ -49,6 +51,8 @@ class Asked:
     on: str | None
     out: Path | None
     resume: bool
+    or_begin: bool = False
+    """Whether a run is begun where there is none to resume."""
     sample: Sequence[str]
     see: Path | None
     """Where the step's page goes; None: into the run's folder."""
@@ -66,9 +70,6 @@ def start(asked: Asked, progress: Callable[[str], None] | None) -> Ended:
     on = asked.on or ("cuda" if has_cuda() else "cpu")
     if on == "cuda" and not torch.cuda.is_available():
         raise BadSetting("--on cuda: torch finds no GPU here; leave it out, or pass --on cpu.")
-    out = asked.export
-    if out is not None and out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise BadSetting(f"--export {out}: there is something there already; name a folder that is new.")
     _check(asked)
     try:
         choose.mode()
@@ -76,6 +77,7 @@ def start(asked: Asked, progress: Callable[[str], None] | None) -> Ended:
         raise BadSetting(str(error)) from error
     with group(on) as one:
         folder = asked.out or Path("runs") / _preset(asked)
+        _check_export(folder, asked)
         settings, texts = _settings(folder, asked)
         with alone_in(folder, one):
             return _run(folder, settings, texts, asked, one, progress, began)
@@ -97,6 +99,24 @@ def _check(asked: Asked) -> None:
         raise BadSetting(f"--parallel {parallel} is of several processes, and this is one; start them by torchrun.")
 
 
+def _check_export(folder: Path, asked: Asked) -> None:
+    """Raises BadSetting where the export would go to a place that holds something; a run that is resumed may write its
+    own anew.
+    """
+    out = asked.export
+    if out is None or not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    raising = BadSetting(f"--export {out}: there is something there already; name a folder that is new.")
+    if not asked.resume:
+        raise raising
+    try:
+        its = json.loads((out / EXPORTED).read_text("utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise raising from error
+    if its != str(folder.resolve()):
+        raise BadSetting(f"--export {out}: the export of another run is there, {its}; name a folder that is new.")
+
+
 def _shows_no_step(asked: Asked, why: str) -> None:
     """Raises BadSetting where an option is about the step that is shown."""
     for name, value in (("--see", asked.see), ("--gpu", asked.gpu)):
@@ -114,7 +134,7 @@ def _run(
     began: float,
 ) -> Ended:
     found = _found(folder, asked, one)
-    if found is not None:
+    if found is not None and not asked.or_begin:  # a script that is started again asks for what it did the first time
         _shows_no_step(asked, "of a run that goes on, by --resume")
     if found is not None and settings.steps < found.progress.step:
         raise BadSetting(
@@ -214,6 +234,11 @@ def _found(folder: Path, asked: Asked, one: Group) -> Checkpoint | None:
 def _settings(folder: Path, asked: Asked) -> tuple[Settings, Sequence[str]]:
     """Of the preset; of a run that is resumed its own. What the command line names counts before both."""
     own = _own_settings(folder) if asked.resume else None
+    if own is None and asked.resume and not asked.or_begin and not checkpoint.every(folder / CHECKPOINTS):
+        raise BadSetting(
+            f"--resume: there is no run in {folder} to go on with; name its folder (--out), or leave --resume out to "
+            "begin one. A script that is started again and again passes --resume-or-begin."
+        )
     if own is not None:
         settings, texts = own
         if asked.preset not in (None, settings.preset):
@@ -362,8 +387,12 @@ def _tell_result(run: Run, asked: Asked, began: float) -> None:
         report.say(f"--- sample {number} of {len(prompts)}, seed {run.settings.seed}\n{shown}")
     report.say("---")
     report.say(f"checkpoint: {_last(run) or 'none'}; loss: {report.folder / PICTURE}")
-    if asked.export is not None and one.first:
-        export(run.model, run.settings, run.text, asked.export)
+    if asked.export is not None:
+        if one.first:
+            asked.export.mkdir(parents=True, exist_ok=True)
+            whose = {"run": str(report.folder.resolve()), "step": run.done}
+            (asked.export / EXPORTED).write_text(json.dumps(whose), "utf-8")
+        export(run.model, run.settings, run.text, asked.export, one.first)
         report.say(f"for transformers: {asked.export}")
     taken = time.perf_counter() - began
     report.say(f"took {clock(taken)} by the clock, {clock(sum(os.times()[:4]))} of the processor's time")
