@@ -1,16 +1,19 @@
 """Makes benchmarks/results/ops.json, with the aims, and docs/ops.svg out of what runs of benchmarks/ops.py wrote.
 
-    python3 benchmarks/ops_results.py OUT [OUT ...] [--contract CPU CUDA] [--sanitized FILE] [--overhead FILE] [--dry]
+    python3 benchmarks/ops_results.py OUT [OUT ...] [--again OUT] [--contract CPU CUDA] [--sanitized FILE [FILE ...]]
+        [--overhead FILE] [--dry]
 
-The last OUT counts; of the earlier ones it is said how far each figure lay from it. `--contract`, `--sanitized` and
-`--overhead` take what ops_contract.py (on the CPU, and on a GPU), ops_sanitized.py and ops_overhead.py wrote, and make
-results of the same names. `--dry` only prints.
+The last OUT counts; of the earlier ones it is said how far each figure lay from it. Ops that were measured again, after
+a change, with all their peers, are taken from `--again` as a whole, and held against the copy rate of that run; the
+result names them. `--contract`, `--sanitized` and `--overhead` take what ops_contract.py (on the CPU, and on a GPU),
+ops_sanitized.py (several: a group counts as the last that ran it has it) and ops_overhead.py wrote, and make results of
+the same names. `--dry` only prints.
 """
 
 import argparse
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,9 @@ LARGE = 256e6
 """Bytes of a tensor from which the aims of memory-bound ops hold."""
 NEAR_TORCH = 2.0
 """Times the CPU's time of torch's own call, which counts as near it."""
+KEPT_OF_A_GROUP = ("tool", "group", "status", "clean", "found", "in_cublas")
+ALIKE = 0.001
+"""Of a time or a memory, which counts as the same: some tensors of a few KB are no difference."""
 BEHIND_BY, BEHIND_US = 0.05, 1.0
 """What counts as behind a peer: more than both."""
 
@@ -48,6 +54,8 @@ class Run:
     """The rows of each pass by who."""
     cuts: list[Row]
     failed: list[Row]
+    copies: dict[str, float] = field(default_factory=dict)
+    """The copy rate that holds for an op that was measured in a run of its own."""
 
 
 def read(folder: Path) -> Run:
@@ -70,6 +78,18 @@ def read(folder: Path) -> Run:
     )
 
 
+def renewed(run: Run, again: Run) -> Run:
+    """With all rows of the ops that were measured again. Raises ValueError where a peer is missing among them."""
+    ops = {key[0] for key in again.cases}
+    for key, by in run.cases.items():
+        missing = sorted(set(by) - set(again.cases.get(key, {}))) if key[0] in ops else []
+        if missing:
+            raise ValueError(f"{named(key)} was measured again without {', '.join(missing)}.")
+    cases = {key: again.cases.get(key, by) for key, by in run.cases.items()}
+    failed = [row for row in run.failed if row["op"] not in ops] + [row for row in again.failed if row["op"] in ops]
+    return replace(run, cases=cases, failed=failed, copies=dict.fromkeys(sorted(ops), again.copy))
+
+
 def named(key: Key) -> str:
     """A pass as the tables name it."""
     op, rows, width, features, dtype, pass_ = key
@@ -79,7 +99,7 @@ def named(key: Key) -> str:
 
 def share(run: Run, row: Row) -> float:
     """Of the copy rate."""
-    return float(row["bytes"] / (row["us"] * 1e-6) / run.copy)
+    return float(row["bytes"] / (row["us"] * 1e-6) / run.copies.get(row["op"], run.copy))
 
 
 def tensor_bytes(key: Key) -> int:
@@ -150,7 +170,7 @@ def _linear(run: Run) -> list[Aim]:
             what=f"{what}, {said}",
             aim=f"{SAID_OF[theirs]}: {other[figure] / scale:.2f} {unit}" if other else SAID_OF[theirs],
             got=f"{ours[figure] / scale:.2f} {unit}" if ours else "not measured",
-            holds=bool(ours and other and ours[figure] <= other[figure]),
+            holds=bool(ours and other and ours[figure] <= other[figure] * (1 + ALIKE)),
         )
 
     return [
@@ -284,18 +304,21 @@ def keep_contract(files: Sequence[Path], versions: dict[str, str], machine: str)
     write("ops_contract", rows, found, versions, machine=machine)
 
 
-def keep_sanitized(file: Path, versions: dict[str, str], machine: str) -> None:
-    """compute-sanitizer's findings, group by group."""
-    rows = [
-        {name: row[name] for name in ("tool", "group", "status", "clean", "found", "in_cublas")}
-        for row in json.loads(file.read_text("utf-8"))
+def keep_sanitized(files: Sequence[Path], versions: dict[str, str], machine: str) -> None:
+    """compute-sanitizer's findings, group by group, each as the last run of it has them."""
+    each = [
+        {(row["tool"], row["group"]): {name: row[name] for name in KEPT_OF_A_GROUP} for row in json.loads(text)}
+        for text in (file.read_text("utf-8") for file in files)
     ]
+    rows: list[Row] = list({key: row for one in each for key, row in one.items()}.values())
+    again = " ".join(dict.fromkeys(group for one in each[1:] for _, group in one))
     clean, ran = sum(row["clean"] for row in rows), [row for row in rows if row["status"] is not None]
     theirs = sum(bool(row["in_cublas"]) for row in rows)
     aim = Aim(
         what="compute-sanitizer over the ops, groups by tool",
         aim="all clean",
-        got=f"{clean} of {len(ran)} clean; {len(rows) - len(ran)} out of time; findings in cuBLAS's kernels: {theirs}",
+        got=f"{clean} of {len(ran)} clean; {len(rows) - len(ran)} out of time; findings in cuBLAS's kernels: {theirs}"
+        + f"; run again, in a later run: {again}" * bool(again),
         holds=clean == len(rows),
     )
     write("ops_sanitized", rows, [aim], versions, machine=machine)
@@ -322,13 +345,15 @@ def keep_overhead(file: Path, versions: dict[str, str], machine: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="+")
+    parser.add_argument("--again", type=Path, help="a run of some ops alone, after the others")
     parser.add_argument("--contract", type=Path, nargs=2, metavar=("CPU", "CUDA"))
-    parser.add_argument("--sanitized", type=Path)
+    parser.add_argument("--sanitized", type=Path, nargs="+")
     parser.add_argument("--overhead", type=Path)
     parser.add_argument("--dry", action="store_true", help="print, and write nothing")
     asked = parser.parse_args()
     runs = [read(folder) for folder in asked.out]
-    run = runs[-1]
+    again = read(asked.again) if asked.again else None
+    run = renewed(runs[-1], again) if again else runs[-1]
     found = aims(run)
     for row in run.failed:
         print("failed:", {name: str(value)[:160] for name, value in row.items()})
@@ -342,7 +367,12 @@ def main() -> None:
     extra: list[Row] = [
         {"op": "copy", "rate": run.copy},
         *({"op": "matmul", "config": name, "rate": rate} for name, rate in run.matmul.items()),
-        {"op": "library's share", "said": library_share(asked.out[-1])},
+        *({"op": "measured again", "which": op, "copy_rate": rate} for op, rate in run.copies.items()),
+        *(
+            {"op": "library's share", "said": library_share(folder)}
+            for folder in (asked.out[-1], asked.again)
+            if folder
+        ),
         *drift(runs),
         *run.failed,
     ]

@@ -54,7 +54,9 @@ def forward_ways(width: int, rows: int, centred: bool, residual: bool) -> tuple[
     listed = forward_tiles(width, rows, SMS, centred=centred, residual=residual)
     others = []
     if padded(width) <= 32768:
-        for (tile, tiles), at_once, warps in itertools.product({tiling(width), (padded(width), 1)}, ROWS, WARPS):
+        for (tile, tiles), at_once, warps in itertools.product(
+            {tiling(width), (padded(width), 1), (padded(width) // 4, 4)}, ROWS, WARPS
+        ):
             held = at_once * tile * tiles
             if held <= 32768 and held // (32 * warps) in ELEMENTS_OF_A_THREAD:
                 others.append(tile_of(NormCut(rows=at_once, warps=warps, tile=tile, tiles=tiles), width))
@@ -159,7 +161,9 @@ def softmax_cases(device: str, few: bool) -> Iterator[Case]:
         yield Case(
             name=f"softmax forward {rows}x{width}",
             tensors=(x,),
-            ways=(*softmax.ways(width, rows, SMS), *more, LIBRARY),
+            ways=tuple(
+                dict.fromkeys((*softmax.ways(width, rows, SMS, cuda=True), *more, *clusters(width, bulk=True), LIBRARY))
+            ),
             call=unless_on_host(softmax.forward),
             least_bytes=2 * rows * width * 2,
             exact=lambda given: given[0].double().softmax(-1),
@@ -167,27 +171,33 @@ def softmax_cases(device: str, few: bool) -> Iterator[Case]:
         yield Case(
             name=f"softmax backward {rows}x{width}",
             tensors=(dy, x.softmax(-1)),
-            ways=(*softmax.ways(width, rows, SMS, backward=True), *more, LIBRARY),
+            ways=tuple(dict.fromkeys((*softmax.ways(width, rows, SMS, backward=True, cuda=True), *more, LIBRARY))),
             call=unless_on_host(softmax.backward),
             least_bytes=3 * rows * width * 2,
             exact=lambda given: softmax_gradient(given[0].double(), given[1].double()),
         )
 
 
-def clusters(width: int) -> Iterator[Any]:
-    """Those whose threads hold two to eight vectors."""
-    for blocks, threads, keep in itertools.product((1, 2, 4, 8), (256, 512, 1024), (True, False)):
-        for resident in (1, 2, 3):
-            cluster = softmax.Cluster(blocks=blocks, threads=threads, resident=resident, keep=keep)
-            if width >= 32768 and 2 <= cluster.vectors(width) <= 8 and resident * threads <= 1024:
-                yield cluster
+CLUSTERS = {
+    131072: ((8, 256, 3, 1), (8, 256, 4, 0), (8, 512, 2, 1), (8, 512, 2, 0), (4, 1024, 1, 1), (4, 512, 2, 0)),
+    65536: ((4, 256, 3, 1), (4, 256, 4, 0), (4, 512, 2, 1), (8, 256, 4, 1), (8, 256, 6, 0)),
+    32768: ((2, 256, 3, 1), (2, 256, 4, 0), (2, 512, 2, 1), (2, 512, 3, 0), (4, 256, 6, 0)),
+}  # fmt: skip
+"""Blocks, threads, blocks on an SM, whether exponentials are kept."""
+
+
+def clusters(width: int, *, bulk: bool = False) -> Iterator[Any]:
+    """Of those above; `bulk`: a forward's rows come by bulk copies."""
+    for blocks, threads, resident, keep in CLUSTERS.get(width, ()):
+        yield softmax.Cluster(blocks=blocks, threads=threads, resident=resident, keep=bool(keep), bulk=bulk)
 
 
 def unless_on_host(function: Callable[..., Tensor]) -> Callable[[Any, Sequence[Any]], Tensor | None]:
     """Kernels in CUDA C++ are compiled where they run."""
 
     def call(way: Any, given: Sequence[Any]) -> Tensor | None:
-        return function(*given, tile=way) if given[0].is_cuda or not isinstance(way, softmax.Cluster) else None
+        runs = given[0].is_cuda or not isinstance(way, softmax.Cluster)
+        return function(*given, tile=way) if runs else None
 
     return call
 

@@ -13,7 +13,7 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], Any]]:
         file = importlib.import_module(f"undertorch.ops.{name}")
         yield name, getattr(ops, name), file.ARGUMENTS
         if name == "adamw":
-            yield "AdamW", ops.AdamW, file.OPTIMIZER
+            yield "AdamW", ops.AdamW, importlib.import_module("undertorch.ops.adamw_optimizer").OPTIMIZER
 
 
 def ops_calls() -> str:

@@ -28,9 +28,9 @@ SMALL_US = 250.0
 def train_peers() -> str:
     """Tokens a second of the last two runs."""
     lines = ["| run, UTC | | tokens/s | ms | its rounds | MFU | peak memory |", "|---|---|---:|---:|---|---:|---:|"]
-    for run in sorted({row["run"] for row in ROWS if row["run"] <= 2}):
+    for run in sorted({row["run"] for row in ROWS if row.get("run", 3) <= 2}):
         for way, words in WAYS.items():
-            for r in (row for row in ROWS if row["run"] == run and row["way"] == way):
+            for r in (row for row in ROWS if row.get("run") == run and row["way"] == way):
                 rounds = ", ".join(f"{ms:.1f}" for ms in r["rounds_ms"])
                 lines.append(
                     f"| {r['at'][11:16]} | {words} | {r['tokens_per_s']:,.0f} | {r['ms']:.1f} | {rounds} | "
@@ -41,7 +41,7 @@ def train_peers() -> str:
 
 def train_phases() -> str:
     """Where the time of a step goes, beside its floors."""
-    seen = next(row for row in ROWS if row["way"] == "seen" and row["run"] == 1)
+    seen = next(row for row in ROWS if row["way"] == "seen" and row.get("run") == 1)
     parts: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     bounds: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for row in seen["rows"]:

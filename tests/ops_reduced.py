@@ -135,9 +135,9 @@ def rings(device: Device) -> None:
 def clusters(device: Device) -> None:
     """softmax.cu with as many blocks a row as there can be, whose last one has less to do, or nothing."""
     file: Any = import_module("undertorch.ops.softmax")
-    for width, blocks, keep in itertools.product((4104, 72), (1, 2, 4, 8), (True, False)):
+    for width, blocks, keep, bulk in itertools.product((4104, 72), (1, 2, 4, 8), (True, False), (True, False)):
         x, dy = (torch.randn(30, width, device=device).to(BF16) for _ in range(2))
-        way = file.Cluster(blocks=blocks, threads=96, resident=1, keep=keep)
+        way = file.Cluster(blocks=blocks, threads=96, resident=1, keep=keep, bulk=bulk)
         file.backward(dy, file.forward(x, tile=way), tile=way)
 
 

@@ -1,6 +1,7 @@
 """The optimizer around the op: its state, its copies, and what it refuses. Numbers are in tests/ops_promises.py."""
 
 import copy
+import gc
 import io
 import pickle
 import sys
@@ -102,6 +103,53 @@ def test_steps_of_torchs_between_two_of_ours_are_kept():
     torch.testing.assert_close(begin.double() - p.double(), torch.full((4, 3), 1.0).double(), atol=0.05, rtol=0)
 
 
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_a_fused_step_of_torchs_is_seen_and_the_rest_keeps_its_master(kind):
+    """Autograd does not count what it writes, which is why torch's hook on every optimizer's step is asked."""
+    (p, q) = some = parameters(torch.bfloat16)
+    optimizer = ops.AdamW(some, lr=1e-4)
+    stepped(optimizer, some, 2)
+    theirs, version, of_q = kind([p], lr=0.1, fused=True), p._version, optimizer.state[q]["master"].clone()
+    p.grad = torch.ones_like(p)
+    theirs.step()
+    moved = p.detach().clone()
+    assert p._version == version
+    assert not torch.equal(moved, optimizer.state[p]["master"].to(torch.bfloat16))
+    p.grad, q.grad = torch.zeros_like(p), None
+    for group in optimizer.param_groups:
+        group.update(lr=0.0)
+    optimizer.step()
+    assert torch.equal(p, moved)
+    assert torch.equal(optimizer.state[p]["master"], moved.float())
+    assert torch.equal(optimizer.state[q]["master"], of_q)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))], ids=["copy", "pickle"])
+def test_a_copy_sees_fused_steps_too(copied):
+    some = parameters(torch.bfloat16)
+    optimizer = copied(ops.AdamW(some, lr=0.0))
+    (p, _) = some = optimizer.param_groups[0]["params"]
+    stepped(optimizer, some)
+    p.grad = torch.ones_like(p)
+    torch.optim.SGD([p], lr=0.1, fused=True).step()
+    moved = p.detach().clone()
+    stepped(optimizer, some)
+    assert torch.equal(p, moved)
+
+
+def test_torch_is_left_as_it_was_when_the_optimizer_goes():
+    """One hook each, however often a state is loaded."""
+    gc.collect()
+    hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
+    before = dict(hooks)
+    optimizer = ops.AdamW(parameters())
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert len(hooks) == len(before) + 1
+    del optimizer
+    gc.collect()
+    assert hooks == before
+
+
 @torch.no_grad()
 def averaged_in(p, model, optimizer):
     p[1:] = 5.0
@@ -193,6 +241,8 @@ def test_a_hook_may_unwrap_what_was_saved():
         (lambda some: torch.optim.SGD(some, momentum=0.9), "no betas"),
         (torch.optim.Adamax, "no exp_avg_sq"),
         (lambda some: torch.optim.Adam(some, weight_decay=0.1), "decoupled"),
+        (torch.optim.NAdam, "NAdam's"),
+        (torch.optim.RAdam, "RAdam's"),
     ],
 )
 def test_a_state_of_another_optimizer_is_refused(kind, said):
@@ -201,6 +251,24 @@ def test_a_state_of_another_optimizer_is_refused(kind, said):
     stepped(theirs, some)
     with pytest.raises(ops.BadCall, match=said):
         ops.AdamW(parameters()).load_state_dict(theirs.state_dict())
+
+
+def test_adam_without_weight_decay_is_adamw_without():
+    """Where nothing decays there is nothing to decouple: its state goes on, and decay is refused later, too."""
+    before, after = parameters(), parameters()
+    theirs = torch.optim.Adam(before, lr=1e-2, weight_decay=0.0)
+    stepped(theirs, before, 2)
+    with torch.no_grad():
+        for a, b in zip(after, before, strict=True):
+            a.copy_(b)
+    ours = ops.AdamW(after)
+    ours.load_state_dict(theirs.state_dict())
+    stepped(theirs, before, 2)
+    stepped(ours, after, 2)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(after, before, strict=True))
+    ours.param_groups[0]["weight_decay"] = 0.1
+    with pytest.raises(ops.BadCall, match="decoupled"):
+        stepped(ours, after)
 
 
 def test_a_state_of_another_model_is_refused_and_nothing_of_it_loaded():

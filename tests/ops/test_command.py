@@ -1,5 +1,6 @@
 """`undertorch ops` as its user meets it, on a machine without a GPU."""
 
+import json
 import re
 from collections import Counter
 
@@ -32,8 +33,25 @@ def test_what_was_measured_here_is_told(tmp_path, monkeypatch, capsys):
     )
     run(["ops", "explain", "rms_norm"])
     said = capsys.readouterr().out
-    assert "chosen on a GPU: rms_norm_forward bfloat16 128x64: library (because)" in said
+    assert "chosen for rms_norm_forward of bfloat16, 65 to 128 rows of 64: library (because), on a GPU" in said
     assert "3.5 µs  1 row, 8 warps" in said
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("rms_norm_forward bfloat16 1x64", "rms_norm_forward of bfloat16, 1 row of 64"),
+        ("rms_norm_forward bfloat16 2x64 odd", "rms_norm_forward of bfloat16, 2 rows of 64 (odd)"),
+        ("rms_norm_backward float32 16384x4096", "rms_norm_backward of float32, 8,193 to 16,384 rows of 4,096"),
+    ],
+)
+def test_for_which_shapes_a_choice_holds_is_told(rows, said, tmp_path, monkeypatch, capsys):
+    """Rows up to a power of two: those of 16,384 begin behind 8,192."""
+    monkeypatch.setenv("UNDERTORCH_CACHE", str(tmp_path))
+    choice = {"key": rows, "way": "library", "microseconds": {}, "why": "because"}
+    (tmp_path / "ops.json").write_text(json.dumps({"schema": 1, "choices": {"a GPU": {rows: choice}}}))
+    run(["ops", "explain", "rms_norm"])
+    assert f"  chosen for {said}: library (because), on a GPU\n" in capsys.readouterr().out
 
 
 NORMS = ("rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm")

@@ -141,15 +141,15 @@ def test_the_cuda_source_compiles_for_hopper_without_spills(ring, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "backward"), CLUSTERS)
-def test_clusters_of_softmax_compile_for_hopper(width, backward, tmp_path):
-    """Of a thread's 64 to 128 registers no more than 20 are spilt."""
+def test_clusters_of_softmax_compile_for_hopper_without_spills(width, backward, tmp_path):
+    """What a row's blocks hold of it is to stay in registers."""
     ways = softmax.ways(width, 4096, 132, backward=backward, cuda=True)
     for cluster in (way for way in ways if isinstance(way, softmax.Cluster)):
         said = said_of(softmax.SOURCE, cluster.defines(width, BF16), tmp_path)
         of_it = rf"properties for softmax_{'backward' if backward else 'forward'}\s.*?(\d+) bytes spill stores"
         spilt = [int(n) for text in said for n in re.findall(of_it, text, re.DOTALL)]
         assert spilt
-        assert max(spilt) <= 80
+        assert max(spilt) == 0
 
 
 def said_of(source, defines, folder):

@@ -23,15 +23,15 @@ rows, and tiles of a backward that registers hold beside it. On an H200, µs: 40
 backward 407 (484); 2048 x 131072 backward 488 (561)."""
 
 CLUSTERS = {
-    (32768, False): (4, 256),
-    (65536, False): (8, 256),
+    (32768, False): (2, 256),
+    (65536, False): (4, 256),
     (131072, False): (8, 256),
     (65536, True): (8, 256),
     (131072, True): (8, 512),
 }
 """Blocks of a cluster and threads of each, where registers hold a row of half types (softmax.cu): by the power of two
-that holds the row, and whether it is the backward. On an H200, µs, with the best other way: forward 4096 x 32768 139,
-148; 4096 x 65536 284, 291; 2048 x 131072 304, 328; backward 4096 x 65536 410, 398; 2048 x 131072 386, 493."""
+that holds the row, and whether it is the backward. On an H200, µs, with the best other way: forward 4096 x 32768 132,
+148; 4096 x 65536 261, 291; 2048 x 131072 259, 328; backward 4096 x 65536 410, 398; 2048 x 131072 386, 493."""
 
 WALKED_FROM = 8192
 """Rows of the forward above this are walked by blocks that stay, with the next ones on their way into shared memory:

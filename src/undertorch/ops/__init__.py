@@ -3,7 +3,8 @@
 Each op has a file of its own name: contract, reference in plain torch, kernels, cost, candidates.
 """
 
-from undertorch.ops.adamw import AdamW, adamw
+from undertorch.ops.adamw import adamw
+from undertorch.ops.adamw_optimizer import AdamW
 from undertorch.ops.add_layer_norm import add_layer_norm
 from undertorch.ops.add_rms_norm import add_rms_norm
 from undertorch.ops.attention import attention

@@ -44,6 +44,7 @@ from undertorch.ops.calls import (
     multiprocessors,
     no_tensor,
     on_device_of,
+    row_major_like,
     rows_of,
     runs_own,
 )
@@ -199,7 +200,7 @@ def forward(
     floats: dict[str, Any] = {"dtype": torch.float32, "device": logits.device}
     loss, lse = torch.empty(labels.shape, **floats), torch.empty((2, rows), **floats)
     denominator = torch.empty((), **floats)
-    gradient = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device) if with_gradient else None
+    gradient = row_major_like(logits) if with_gradient else None
     if rows == 0 or width == 0:
         empty = loss if reduction == "none" else denominator.fill_(float("nan") if reduction == "mean" else 0.0)
         return empty.clone(), lse, denominator, gradient
@@ -274,7 +275,7 @@ def backward(
     width, rows = logits.shape[-1], labels.numel()
     result = gradient
     if result is None:
-        result = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+        result = row_major_like(logits)
     if result.numel() == 0:
         return result
     source, flat = rows_of(logits, width), side_by_side(labels)

@@ -67,9 +67,15 @@ def described(
     key: list[Any] = [id(kernel)]  # kernels stay; their own hash reads their source
     values: list[Any] = []
     device = -1
-    for argument in arguments:
-        value = argument
-        if argument is None:
+    for argument in arguments:  # numbers first: isinstance asks torch's metaclass, which takes longer than the rest
+        kind, value = type(argument), argument
+        if kind is int:
+            if argument < SMALLEST_INT32:
+                return None
+            key.append(1 if argument == 1 else 2 + 2 * (argument & ALIGNED == 0) + (argument > LARGEST_INT32))
+        elif kind is float:
+            key.append(float)
+        elif argument is None:
             key.append(None)
         elif isinstance(argument, Tensor):
             on, value = argument.get_device(), argument.data_ptr()
@@ -78,10 +84,6 @@ def described(
             else:  # of the host: by its address, which Triton has then found to be pinned, and which is the same for a
                 key.append(value)  # GPU (CUDA C++ Programming Guide, unified virtual address space)
             key += (argument.dtype, value & ALIGNED == 0)
-        elif type(argument) is float:
-            key.append(float)
-        elif type(argument) is int and argument >= SMALLEST_INT32:
-            key.append(1 if argument == 1 else 2 + 2 * (argument & ALIGNED == 0) + (argument > LARGEST_INT32))
         else:
             return None
         values.append(value)

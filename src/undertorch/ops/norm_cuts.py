@@ -133,6 +133,8 @@ def forward_tiles(
         found += (way for way in pieces if way.block < width and way.block * way.unroll <= width)
     if block <= 32768:
         tile, tiles = tiling(width)
+        if tile in (4096, 8192) and tiles == 1 and centred and not residual:
+            found.append(tile_of(NormCut(rows=1, warps=tile // 1024, tile=tile // 4, tiles=4), width))
         for elements, a_thread in FORWARD_WAYS:
             at_once = max(elements // block, 1)
             warps = at_once * block // (WARP * a_thread)

@@ -4,10 +4,12 @@
 // registers: a row is read once. Blocks are small, so that several share an SM: while some wait for memory or for each
 // other, others compute. Each warp takes exponentials relative to its own largest element, at once; warps of all blocks
 // then exchange (largest, sum) through distributed shared memory, once a row, by stores that count themselves in at a
-// barrier in the shared memory they go to: a cluster's own barrier would wait for all memory (MEMBAR).
+// barrier in the shared memory they go to: a cluster's own barrier would wait for all memory (MEMBAR). Where that was
+// faster, a bulk copy brings a block's part into shared memory first.
 //
 // Compiled with: THREADS, CLUSTER (1 to 8), A_THREAD, RESIDENT (blocks that are to fit on an SM), KEEP (1: exponentials
-// stay in registers, 0: they are computed again, in half the registers), HALF (1: float16, 0: bfloat16).
+// stay in registers, 0: they are computed again, in half the registers), HALF (1: float16, 0: bfloat16), BULK (1: the
+// forward's rows come by bulk copies).
 
 #if HALF
 #include <cuda_fp16.h>
@@ -31,6 +33,11 @@ __device__ __forceinline__ float exp2_fast(float x) {
 constexpr u32 ALL_LOWEST = 0xfc00fc00u;  // -inf, twice
 __device__ __forceinline__ float low(u32 pair) { return __half2float(__ushort_as_half((unsigned short)pair)); }
 __device__ __forceinline__ float high(u32 pair) { return __half2float(__ushort_as_half((unsigned short)(pair >> 16))); }
+__device__ __forceinline__ u32 larger(u32 a, u32 b) {
+    u32 pair;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+}
 __device__ __forceinline__ u32 packed(float a, float b) {  // a in the lower half, as memory has it
     u32 pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
@@ -40,6 +47,11 @@ __device__ __forceinline__ u32 packed(float a, float b) {  // a in the lower hal
 constexpr u32 ALL_LOWEST = 0xff80ff80u;
 __device__ __forceinline__ float low(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+__device__ __forceinline__ u32 larger(u32 a, u32 b) {
+    u32 pair;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+}
 __device__ __forceinline__ u32 packed(float a, float b) {
     u32 pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
@@ -80,6 +92,34 @@ __device__ __forceinline__ float sum_of_warp(float mine) {
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+__device__ __forceinline__ void init(u64* barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// The one arrival, and so many bytes that are to come as well.
+__device__ __forceinline__ void expect(u64* barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+
+// Until all has come. What never comes is a fault of this file: a trap ends it.
+__device__ __forceinline__ void wait(u64* barrier) {
+    for (u32 tries = 0;; tries++) {
+        u32 done;
+        asm volatile(
+            "{\n"
+            ".reg .pred p;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n"
+            "selp.u32 %0, 1, 0, p;\n"
+            "}\n"
+            : "=r"(done)
+            : "r"(shared_address(barrier))
+            : "memory");
+        if (done) break;
+        if (tries > (1u << 22)) __trap();
+    }
+}
+
 // What a row's blocks tell each other.
 struct Exchange {
     float2 found[FOUND];  // (largest, sum) of each warp, by rank and warp
@@ -96,7 +136,7 @@ struct Part {
 #if CLUSTER > 1
         asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
         if (threadIdx.x == 0) {
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&exchange.complete)) : "memory");
+            init(&exchange.complete);
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         __syncwarp();
@@ -116,36 +156,18 @@ __device__ __forceinline__ void tell(Exchange& exchange, float2 mine, u32 rank) 
     float2* place = exchange.found + rank * WARPS + warp;
 #if CLUSTER > 1
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-    const u32 barrier = shared_address(&exchange.complete);
     // Counting bytes in before they are expected is right: the phase ends with this arrival, not before.
-    if (threadIdx.x == 0)
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                     "n"(FOUND * sizeof(float2))
-                     : "memory");
+    if (threadIdx.x == 0) expect(&exchange.complete, FOUND * sizeof(float2));
     __syncwarp();
     if (lane < CLUSTER) {
         u32 there, barrier_there;
         asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(place)), "r"((u32)lane));
-        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(barrier), "r"((u32)lane));
+        asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(&exchange.complete)), "r"((u32)lane));
         asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there),
                      "r"(__float_as_uint(mine.x)), "r"(__float_as_uint(mine.y)), "r"(barrier_there)
                      : "memory");
     }
-    // What never comes is a fault of this file: a trap ends it.
-    for (u32 tries = 0;; tries++) {
-        u32 done;
-        asm volatile(
-            "{\n"
-            ".reg .pred p;\n"
-            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n"
-            "selp.u32 %0, 1, 0, p;\n"
-            "}\n"
-            : "=r"(done)
-            : "r"(barrier)
-            : "memory");
-        if (done) break;
-        if (tries > (1u << 22)) __trap();
-    }
+    wait(&exchange.complete);
 #else
     if (lane == 0) *place = mine;
     __syncthreads();
@@ -161,21 +183,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     const Part part(width, exchange);
     const uint4* source = (const uint4*)(x + part.row * x_stride) + part.begin;
     uint4* target = (uint4*)(y + part.row * width) + part.begin;
+#if BULK
+    extern __shared__ __align__(128) uint4 staged[];
+    __shared__ u64 arrived;
+    if (threadIdx.x == 0) {
+        init(&arrived);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        const u32 bytes = max(part.count, 0) * 16;
+        expect(&arrived, bytes);
+        if (bytes)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                             shared_address(staged)),
+                         "l"(source), "r"(bytes), "r"(shared_address(&arrived))
+                         : "memory");
+    }
+    __syncthreads();
+    wait(&arrived);
+#endif
     uint4 v[A_THREAD];
 #pragma unroll
     for (int k = 0; k < A_THREAD; k++) {
         const int at = k * THREADS + threadIdx.x;
         v[k] = make_uint4(ALL_LOWEST, ALL_LOWEST, ALL_LOWEST, ALL_LOWEST);
+#if BULK
+        if (at < part.count) v[k] = staged[at];
+#else
         if (at < part.count) v[k] = loaded(source + at);
+#endif
     }
-    float top = LOWEST;
+    u32 most = ALL_LOWEST;
 #pragma unroll
-    for (int k = 0; k < A_THREAD; k++) {
-        const u32 pairs[4] = {v[k].x, v[k].y, v[k].z, v[k].w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) top = fmaxf(top, fmaxf(low(pairs[i]), high(pairs[i])));
-    }
-    top = largest_of_warp(top);
+    for (int k = 0; k < A_THREAD; k++) most = larger(most, larger(larger(v[k].x, v[k].y), larger(v[k].z, v[k].w)));
+    const float top = largest_of_warp(fmaxf(fmaxf(low(most), high(most)), LOWEST));
 #if KEEP
     float kept[A_THREAD][8];
 #endif

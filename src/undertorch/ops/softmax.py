@@ -109,13 +109,13 @@ def room(like: Tensor, *, vectors: bool) -> dict[str, Any]:
     }
 
 
-def _launch_cluster(cluster: Cluster, name: str, strides: str, *arguments: Any) -> None:
+def _launch_cluster(cluster: Cluster, name: str, strides: str, *arguments: Any, shared: int = 0) -> None:
     like: Tensor = arguments[0]
     width = like.shape[-1]
     with beside_capture() if captures(like) else nullcontext():  # a module is loaded
         kernel = SOURCE.kernel(name, cluster.defines(width, like.dtype), like.device)
     rows = rows_in(like, width)
-    kernel.launch((rows * cluster.blocks, 1, 1), (cluster.threads, 1, 1), 0, strides, *arguments, width)
+    kernel.launch((rows * cluster.blocks, 1, 1), (cluster.threads, 1, 1), shared, strides, *arguments, width)
 
 
 def forward(x: Tensor, *, tile: Any = None) -> Tensor:
@@ -143,7 +143,8 @@ def forward(x: Tensor, *, tile: Any = None) -> Tensor:
         return torch.softmax(x, -1).contiguous()
     with on_device_of(x):
         if isinstance(tile, Cluster):
-            _launch_cluster(tile, "softmax_forward", "PPqi", source, y, source.stride(0))
+            shared = tile.staged_bytes(width)
+            _launch_cluster(tile, "softmax_forward", "PPqi", source, y, source.stride(0), shared=shared)
         elif isinstance(tile, Held):
             launch(
                 held_kernels.held_softmax_forward, _grid(tile, rows, x), source, y, rows, source.stride(0), width,

@@ -20,7 +20,7 @@ from undertorch.costs.softmax_and_rope import (
     softmax_cut,
 )
 from undertorch.costs.training_ops import padded
-from undertorch.ops.calls import MOST_SHARED
+from undertorch.ops.calls import MOST_SHARED, VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,12 @@ class Cluster:
     resident: int
     keep: bool = True
     """Whether exponentials stay in registers; otherwise they are computed again."""
+    bulk: bool = False
+    """Whether a forward's rows come by bulk copies into shared memory, for which no registers wait."""
 
     def __str__(self) -> str:
-        again = "" if self.keep else ", exponentials twice"
-        return f"a row in {self.blocks} blocks of {self.threads} threads, {self.resident} blocks an SM{again}"
+        more = f"{'' if self.keep else ', exponentials twice'}{', bulk copies' * self.bulk}"
+        return f"a row in {self.blocks} blocks of {self.threads} threads, {self.resident} blocks an SM{more}"
 
     def vectors(self, width: int) -> int:
         """Of 16 bytes, that a thread holds."""
@@ -95,23 +97,36 @@ class Cluster:
             "RESIDENT": self.resident,
             "KEEP": self.keep,
             "HALF": dtype == torch.float16,
+            "BULK": self.bulk,
         }
+
+    def staged_bytes(self, width: int) -> int:
+        """Of shared memory, for a block's part of a row."""
+        return self.vectors(width) * self.threads * VECTOR_BYTES if self.bulk else 0
 
 
 VECTOR = 8
 """Elements of half types in 16 bytes."""
 
-TWICE = {(131072, False)}
-"""Where the cluster's exponentials are computed again: 304 µs of 2048 x 131072 on an H200, kept 317."""
+HOW = {
+    (32768, False): (3, True, True),
+    (65536, False): (3, True, True),
+    (131072, False): (3, False, False),
+    (65536, True): (4, True, False),
+    (131072, True): (2, True, False),
+}
+"""Of the usual cluster (costs/softmax_and_rope.py): blocks on an SM, whether exponentials are kept, bulk copies."""
 
 MORE_CLUSTERS = {
-    (32768, False): (2, 512, 2, False),
-    (65536, False): (8, 256, 4, False),
-    (131072, False): (8, 512, 2, False),
-    (65536, True): (4, 256, 2, True),
-    (131072, True): (8, 256, 2, True),
+    (32768, False): ((2, 512, 3, False, True),),
+    (65536, False): ((4, 256, 4, False, True),),
+    (131072, False): ((8, 512, 3, False, False), (8, 256, 4, False, True)),
+    (65536, True): ((4, 256, 2, True, False),),
+    (131072, True): ((8, 256, 2, True, False),),
 }
-"""Beside those of costs/softmax_and_rope.py: blocks, threads, blocks on an SM, whether exponentials are kept."""
+"""Beside it: blocks and threads, then the same. On an H200, µs, in this order and the usual one first: 4096 x 32768
+132, 131; 4096 x 65536 261, 262; 2048 x 131072 259, 258, 260. Of the forward nothing is spilt: with 20 registers that
+were the last one took 297. Clusters that stay, with the next rows on their way, were slower (142, 284, 321)."""
 
 FORWARD_WAYS = (
     (32768, 32, 1, 4), (4096, 16, 0, 1), (2048, 16, 0, 1), (4096, 32, 0, 1), (8192, 16, 0, 1), (16384, 32, 1, 4),
@@ -154,11 +169,11 @@ def _clusters(width: int, *, backward: bool) -> list[Cluster]:
     key = (padded(width), backward)
     if width % VECTOR or key not in CLUSTERS:
         return []
-    blocks, threads = CLUSTERS[key]
-    resident = 3 if key in TWICE else 1024 // threads
-    usual = Cluster(blocks=blocks, threads=threads, resident=resident, keep=key not in TWICE)
-    blocks, threads, resident, keep = MORE_CLUSTERS[key]
-    return [usual, Cluster(blocks=blocks, threads=threads, resident=resident, keep=keep)]
+    every = ((*CLUSTERS[key], *HOW[key]), *MORE_CLUSTERS[key])
+    return [
+        Cluster(blocks=blocks, threads=threads, resident=resident, keep=keep, bulk=bulk)
+        for blocks, threads, resident, keep, bulk in every
+    ]
 
 
 def _whole(width: int, rows: int, sms: int, *, backward: bool, itemsize: int, shared: int) -> list[Any]:
