@@ -3,9 +3,9 @@
     PYTHONPATH=src python3 benchmarks/train_kill.py [--kills 20] [--seed N] [--steps N] [--folder DIR]
 
 A third of the kills (SIGKILL) wait until a checkpoint is being written, a third until one was just finished or removed,
-the rest come at any moment after the process has begun. Each start is a process of its own with `--resume`. At the end
-metrics.jsonl must have every step once, with the losses and norms of the reference to the last bit, and the last
-checkpoint's weights and moments must be the reference's. Writes benchmarks/results/train_kill.json.
+the rest come at any moment after the process has begun. Each start is a process of its own with `--resume-or-begin`. At
+the end metrics.jsonl must have every step once, with the losses and norms of the reference to the last bit, and the
+last checkpoint's weights and moments must be the reference's. Writes benchmarks/results/train_kill.json.
 """
 
 import argparse
@@ -44,8 +44,8 @@ def start(folder: Path, text: Path, steps: int, resume: bool, log: Path) -> int:
 
     torch.set_num_threads(1)
     asked = training.Asked(
-        texts=[str(text)], preset="nano", on="cpu", out=folder, resume=resume, sample=["def "], see=None, look=False,
-        gpu=None, export=None, changes={**SETTINGS, "steps": steps},
+        texts=[str(text)], preset="nano", on="cpu", out=folder, resume=resume, or_begin=resume, sample=["def "],
+        see=None, look=False, gpu=None, export=None, changes={**SETTINGS, "steps": steps},
     )  # fmt: skip
     try:
         training.start(asked, None)

@@ -46,3 +46,15 @@ def test_a_run_does_not_write_over_the_export_of_another(tmp_path, text):
     with pytest.raises(BadSetting, match="something there already"):
         start(replace(asked_for(tmp_path / "third", text), export=tmp_path / "export"), None)
     assert (tmp_path / "export" / "model.safetensors").read_bytes() == before
+
+
+def test_a_step_of_other_tokens_is_told_when_a_run_goes_on(tmp_path, text, capsys):
+    """Half the batch, and how many microbatches are the step that was: two of it."""
+    asked = asked_for(tmp_path / "run", text, batch=4, steps=1)
+    start(asked, None)
+    start(replace(asked, resume=True, changes={**asked.changes, "batch": 2, "steps": 2}), None)
+    context = asked.changes["context"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"a step has {2 * context:,} tokens from here on; it had {4 * context:,} (--accumulate 2 keeps that)" in said
+    start(replace(asked, resume=True, changes={**asked.changes, "batch": 2, "steps": 3}), None)
+    assert "from here on" not in capsys.readouterr().out

@@ -33,6 +33,7 @@ def ops(
 ) -> None:
     """The fused training ops: who serves which and why, and how fast each way is on this GPU."""
     catalogue, bad_call = _catalogue()
+    op = op and op.lower()  # AdamW, as the class is called
     try:
         if question is Question.LIST:
             _list(catalogue)

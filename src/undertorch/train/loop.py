@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -204,6 +204,19 @@ def resume(run: Run, found: Checkpoint) -> None:
     ]
     if other:
         run.report.say(f"it was saved with {'; '.join(other)}: losses may differ in their last digits from here on.")
+    had = _tokens(progress.settings) * int(progress.versions.get("processes", "1"))
+    one_forward = run.settings.batch * run.settings.shape.context * run.one.world
+    if had != one_forward * run.settings.accumulate:
+        keeps = "" if had % one_forward else f" (--accumulate {had // one_forward} keeps that)"
+        run.report.say(
+            f"a step has {one_forward * run.settings.accumulate:,} tokens from here on; it had {had:,}{keeps}. The "
+            "learning rate stays."
+        )
+
+
+def _tokens(settings: Mapping[str, Any]) -> int:
+    """Of a step of one process, by a checkpoint's settings."""
+    return int(settings["batch"]) * int(settings["accumulate"]) * int(settings["shape"]["context"])
 
 
 @contextmanager
