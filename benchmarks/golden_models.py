@@ -1,7 +1,7 @@
 """Sees every model of benchmarks/models on a real GPU, and holds what was seen against the same steps unseen.
 
-    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N] [--alongside N] [--limit SECONDS]
-                                                                  (needs CUDA; five minutes a turn on an H200)
+    python benchmarks/golden_models.py OUT [--quick] [--only NAME…] [--turns N] [--alongside N] [--seen]
+                                               [--limit SECONDS]   (needs CUDA; five minutes a turn on an H200)
     python benchmarks/golden_models.py OUT --ranks [N…] [--limit SECONDS]    (as many GPUs as the largest N; N: 2)
 
 
@@ -14,6 +14,7 @@ first changes from turn to turn and from model to model (two turns: seen, unseen
   `golden_models_2.json.gz`: the same of the second turn, in other processes;
 - `thirty.txt`: thirty kernels taken by a seed, ten of them backward, with their lines, to be judged by hand;
 - `NAME/`: the measurement itself (--quick or --keep), or what went wrong;
+- `--seen` leaves out the unseen trainings, and what is told by them;
 - with --ranks `ranks.json`: of each script and number of GPUs what each rank says, communication beside the sum of
   NCCL's kernels; `ddp_gpt_2/` and so on: the report, the JSON (with --keep the page), each rank's raw traces
   (ranks_measured.py holds the report against them).
@@ -86,6 +87,10 @@ RUNS = (
     Run(name="gpt2", script="gpt2", quick=True),
     Run(name="resnet", script="resnet", quick=True),
     Run(name="gpt2-compile", script="gpt2", mode="default", quick=True),
+    Run(name="llama-compile", script="llama", mode="default"),
+    Run(name="vit-compile", script="vit", mode="default"),
+    Run(name="bert-compile", script="bert", arguments="--layers 12", mode="default"),
+    Run(name="resnet-compile", script="resnet", mode="default"),
     Run(name="gpt2-graphs", script="gpt2", mode="reduce-overhead", quick=True),
     Run(name="gpt2-captured", script="captured_step", quick=True),
     Run(name="gpt2-deterministic", script="gpt2", arguments="--layers 4", mode=DETERMINISTIC, quick=True),
@@ -446,6 +451,7 @@ def main() -> None:
     parser.add_argument(
         "--alongside", type=int, default=ALONGSIDE, help="so many models' processes at once, one of them being timed"
     )
+    parser.add_argument("--seen", action="store_true", help="each model seen alone, not unseen beside it")
     parser.add_argument("--keep", action="store_true", help="leave the measurements in OUT")
     parser.add_argument("--ranks", type=int, nargs="*", help="DDP and FSDP2 alone, on so many GPUs each (2)")
     parser.add_argument("--limit", type=float, default=600, help="seconds after which all ends")
@@ -472,7 +478,7 @@ def main() -> None:
                         lock,
                         report,
                         pool,
-                        order(0 if run.mode else place, given.turns),
+                        ["seen"] * given.turns if given.seen else order(0 if run.mode else place, given.turns),
                     )
                     for place, run in some
                 ]:

@@ -7,7 +7,6 @@ MODE: of torch.compile; empty: eager; `deterministic`: eager, by algorithms that
 
 import fcntl
 import gzip
-import importlib.util
 import json
 import os
 import runpy
@@ -16,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from compiled_model import compiled
 from seeing_cost import initialize_as_ever, initialize_on_gpu
 
 DETERMINISTIC = "deterministic"
@@ -109,21 +109,6 @@ class Gpu:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             fcntl.flock(self._held, fcntl.LOCK_UN)
-
-
-def compiled(script: str, mode: str) -> None:
-    """Runs a script whose model torch.compile compiles."""
-    import torch
-
-    spec = importlib.util.spec_from_file_location("model_to_compile", script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    make = module.GPT2
-    module.GPT2 = lambda *given, **named: torch.compile(make(*given, **named), mode=None if mode == "default" else mode)
-    module.main()
 
 
 class Unseen:

@@ -308,6 +308,59 @@ def ten_models() -> str:
     return table([*head, "ratio", "peak memory, ratio"], cells)
 
 
+def compiled_models() -> str:
+    """Models under torch.compile: what Inductor writes, step, busy time and memory, predicted and measured."""
+    rows = result("compiled_against_h200")["rows"]
+    cells = [
+        [
+            f"`{r['model']}`",
+            f"{r['of these of the same name in order']} of {r['kernels of Inductor measured']}",
+            r["of these with the same grid"],
+            f"{r['step_us predicted'] / 1e3:.1f}",
+            f"{r['step_us measured'] / 1e3:.1f}",
+            f"{r['step ratio']:.2f}",
+            f"{r['busy_us predicted'] / 1e3:.1f}",
+            f"{r['busy_us measured'] / 1e3:.1f}",
+            f"{r['busy ratio']:.2f}",
+            f"{r['peak ratio']:.3f}",
+        ]
+        for r in rows
+    ]
+    head = ["model", "Inductor's kernels, by name in order", "of these grid equal", "step predicted, ms", "measured"]
+    return table([*head, "ratio", "busy predicted, ms", "measured", "ratio", "peak memory, ratio"], cells)
+
+
+def kinds_of_compiled() -> str:
+    """The same by kind, of the models that nothing was fitted to."""
+    kinds: dict[str, dict[str, float]] = {}
+    ratios: dict[str, dict[str, float]] = {}
+    for row in result("compiled_against_h200")["rows"]:
+        if row["model"].startswith("gpt2"):
+            continue
+        for one in row["kinds"]:
+            kept = kinds.setdefault(one["kind"], dict.fromkeys(one, 0.0) | {"kind": 0.0})
+            for key, value in one.items():
+                kept[key] += 0.0 if key == "kind" else value
+            if one["us measured"] > SOME * row["busy_us measured"]:
+                ratios.setdefault(one["kind"], {})[row["model"]] = one["us predicted"] / one["us measured"]
+
+    cells = [
+        [
+            name,
+            f"{one['launches predicted']:,.0f}",
+            f"{one['launches measured']:,.0f}",
+            f"{one['us predicted'] / 1e3:.1f}",
+            f"{one['us measured'] / 1e3:.1f}",
+            f"{one['us predicted'] / one['us measured']:.2f}",
+            *(f"{pick(found.values()):.2f}" for pick in (min, max)),
+        ]
+        for name, one in sorted(kinds.items(), key=lambda item: -item[1]["us measured"])
+        if (found := ratios.get(name))
+    ]
+    head = ["kind", "launches predicted", "measured", "predicted, ms", "measured, ms", "ratio", "least", "most"]
+    return table(head, cells)
+
+
 SOME = 0.01
 """Of a model's busy time: a kind of op that takes less of it is not compared there."""
 
@@ -585,7 +638,7 @@ def ops_overhead() -> str:
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "check.md": (checked_kernels,),
     "check_counts.md": (counters, sanitized, check_scale),
-    "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, cost),
+    "accuracy.md": (kinds, scripts, ten_models, kinds_of_ten, compiled_models, kinds_of_compiled, cost),
     "gpus.md": (calibrated, l2_walks),
     "machine.md": (machine_speeds, machine_compiles, approximations),
     "measuring.md": (

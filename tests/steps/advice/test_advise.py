@@ -553,6 +553,26 @@ def test_a_script_that_compiles_its_model_is_not_told_to():
     assert set(advised(replace(step, accounting=compiled))) == {"fuse-norm", "cross-entropy"}, "outside of any module"
 
 
+def test_code_that_inductor_wrote_kernels_for_is_not_to_be_compiled():
+    """Beside its kernels what it leaves to ATen stays as it is; of other functions, and of an update, that says
+    nothing."""
+    tape = Tape()
+    normed(tape, layers=2)
+    loss(tape)
+    written = tape.call("inductor::fused_gelu", {"self": tape.new(1000)}, (tape.new(1000),), us=10)
+    idle = tuple(Idle(start_us=0, time_us=us, cause=cause, where=tape.ops[0].where) for us, cause in CAUSES)
+    step = tape.step(idle=idle)
+    found = advised(step)
+    assert found.keys() == {"launching"}
+    assert "torch.compile(model" not in found["launching"].what
+    for apart in (
+        replace(written, where=replace(written.where, function="elsewhere")),
+        replace(written, phase=Phase.UPDATE),
+    ):
+        ops = tuple(apart if op is written else op for op in step.ops)
+        assert {"fuse-norm", "cross-entropy"} <= advised(replace(step, ops=ops)).keys()
+
+
 def test_a_loss_in_a_function_that_the_script_compiles_is_not_to_be_compiled():
     tape = Tape()
     loss(tape)

@@ -176,6 +176,19 @@ def test_inductor_names_the_lines_of_its_kernels(compiled: Run):
     assert ("extern_kernels.addmm", line("last"), "Net.forward") in found
 
 
+@pytest.mark.slow
+def test_graphs_that_inductor_does_not_cache_are_told_apart(tmp_path, monkeypatch):
+    """They have no key of its cache, and the profiler would show forward and backward under one name: with torch 2.11
+    on a GPU those that recompute what draws numbers (torch/_prims/rng_prims.py), here those without a cache."""
+    monkeypatch.setenv("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")
+    script = SCRIPTS.parents[1] / "record" / "scripts" / "compiled_checkpoint.py"
+    measured = run_measured(script, [], tmp_path, without_gpu=True)
+    trace = opened(tmp_path / exchange.TRACE)
+    ran = {event["name"].split()[3] for event in trace["traceEvents"] if "CompiledFxGraph" in event.get("name", "")}
+    assert len(ran) == 2
+    assert ran == set(measured.compiled)
+
+
 def test_a_range_is_named_by_its_mark(eager: Run):
     numbers = {mark_number(one.name) for one in eager.lines.joined.trace.on_cpu} - {None}
     assert numbers

@@ -186,3 +186,12 @@ def test_kernels_that_are_no_loops_are_launches_too(recording, line_of):
     assert own.kernel.grid == (batch * tokens * heads * head // 512, 1, 1)
     assert own.kernel.min_bytes is None
     assert step.ops[own.ops[0]].where.line == line_of(script, "scale[lambda given")
+
+
+def test_what_a_script_sets_and_lets_go_leaves_its_code_compiled(recording, line_of):
+    """A constant that is one number is written into the kernel: of the sine and the sum one kernel is made."""
+    script = "compiled_settings.py"
+    recorded = recording(script, step=1)
+    assert not any("could not be compiled" in one.what for one in recorded.assumptions)
+    forward = [op for op in recorded.ops if op.phase is Phase.FORWARD and op.name.startswith("inductor::")]
+    assert {op.where.line for op in forward} == {line_of(script, "return torch.sin")}

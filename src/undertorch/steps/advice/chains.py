@@ -45,7 +45,7 @@ def chains(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """One saving for each family of chains whose lines touch: with a norm, an activation, dropout, or none of these."""
     found: dict[str, list[tuple[list[int], frozenset[Where]]]] = defaultdict(list)
     for chain in collect(queue, taken):
-        if any(queue.compiled.takes(queue.ops[number]) for number in chain.ops):
+        if any(queue.compiles(queue.ops[number]) for number in chain.ops):
             continue
         lines = frozenset(where for number in chain.ops if (where := queue.ops[number].where) is not None)
         found[_family(queue, chain.ops)].append((chain.ops, lines))

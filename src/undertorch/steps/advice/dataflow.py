@@ -8,6 +8,7 @@ from undertorch.records import Gpu, Kind, Op, Phase, Step, TensorRef, Where
 from undertorch.records.compiled import compiled
 from undertorch.records.totals import longest_first
 from undertorch.steps.predict.shares import START_US
+from undertorch.steps.predict.timeline import INDUCTOR
 from undertorch.steps.predict.times import bandwidth
 from undertorch.steps.runs import Run, runs
 
@@ -51,6 +52,10 @@ class Queue:
         """By Op, those that launch something; launches that serve no Op are nobody's."""
         self.compiled = compiled(step)
         """What the script compiles, which is shown as eager code runs it."""
+        self.by_inductor = any(op.name.startswith(INDUCTOR) for op in step.ops)
+        """Whether a part of the step is compiled, and shown so."""
+        found = {_code(op) for op in step.ops if op.name.startswith(INDUCTOR)}
+        self._code_of_inductor = found - {None}
         self._unknown = frozenset(step.accounting.ops_without_cost)
         self.writers: dict[int, list[int]] = defaultdict(list)
         """Ids of the Ops that write a storage, in order."""
@@ -66,6 +71,12 @@ class Queue:
     def works(self, op: Op) -> bool:
         """Whether it launches something, or something that is not known: a view does neither."""
         return op.id in self.runs or op.name in self._unknown
+
+    def compiles(self, op: Op) -> bool:
+        """Whether the script compiles what an Op is part of: as it says, or since Inductor wrote kernels for the same
+        code, which may hold calls of libraries beside them and run in parts where a graph breaks.
+        """
+        return self.compiled.takes(op) or op.name.startswith(INDUCTOR) or _code(op) in self._code_of_inductor
 
     def written(self, op: Op) -> set[int]:
         """Storages that an Op with launches writes: new results, and what it changes in place."""
@@ -140,6 +151,15 @@ class Queue:
                 spent[where] += self.time_us([number])
         in_order = sorted(spent, key=lambda where: (where.file, where.line))
         return tuple(longest_first(in_order, lambda where: spent[where]))
+
+
+def _code(op: Op) -> tuple[str, str, str | None, Phase | None] | None:
+    """The function that an Op stands in, called by the same module; an update's is apart, since code that is compiled
+    without lines of the user's has that of its call. None where no line is known.
+    """
+    if op.where is None:
+        return None
+    return op.where.file, op.where.function, op.module, None if op.phase in PHASES else op.phase
 
 
 def largest(op: Op) -> int:

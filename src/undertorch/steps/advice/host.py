@@ -130,6 +130,11 @@ def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         return
     late = [one for one in _late(queue) if one.op is None or not (_outside(one.op) or queue.compiled.takes(one.op))]
     outside = queue.launches(op.id for op in queue.step.ops if _outside(op) or queue.compiled.takes(op))
+    call = (
+        "mode='reduce-overhead' of torch.compile"
+        if queue.by_inductor
+        else "torch.compile(model, mode='reduce-overhead')"
+    )
     yield Saving(
         kind="launching",
         ops=frozenset(),
@@ -139,7 +144,7 @@ def launching(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
         what=(
             f"The CPU cannot launch the {'model' if outside else 'step'}'s {len(queue.step.launches) - outside:,} "
             "kernels as fast as this GPU runs them. "
-            "torch.compile(model, mode='reduce-overhead') replays them as CUDA graphs, with one launch each (so does "
+            f"{call} replays them as CUDA graphs, with one launch each (so does "
             "torch.cuda.make_graphed_callables, without compiling); a larger batch gives each kernel more to do."
         ),
     )

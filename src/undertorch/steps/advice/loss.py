@@ -15,7 +15,7 @@ def cross_entropy(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     for op in queue.step.ops:
         if op.name != "aten::_log_softmax" or op.id in seen | taken or not _feeds_loss(queue, op):
             continue
-        if queue.compiled.takes(op):
+        if queue.compiles(op):
             continue
         logits = _logits(queue, op)
         about = frozenset(_about(queue, logits, op))

@@ -14,7 +14,7 @@ OWN = "undertorch::adamw"
 def optimizer(queue: Queue, taken: frozenset[int]) -> Iterator[Saving]:
     """An update in many kernels: one pass would read parameters, gradients and states once and write them once."""
     update = (queue.ops[number] for number in queue.runs if queue.ops[number].phase is Phase.UPDATE)
-    ops = frozenset(op.id for op in update if not queue.compiled.takes(op)) - taken
+    ops = frozenset(op.id for op in update if not queue.compiles(op)) - taken
     names = {queue.ops[number].name for number in ops}
     moved = queue.moved(ops)
     if moved is None or any(name.startswith((*FUSED, OWN)) for name in names):

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -96,18 +96,31 @@ class Regions:
         put(eval_frame, "_maybe_set_eval_frame", switched)
 
 
+def name_graphs() -> None:
+    """Gives each compiled graph that Inductor does not cache, and has no key for, the name of its code: the profiler
+    shows forward and backward both as `None` otherwise. Of torch 2.11 such are those that recompute what draws numbers
+    (checkpointed attention). Call when all is compiled: Inductor asks for keys only while it compiles.
+    """
+    for graph in _graphs():
+        if graph._fx_graph_cache_key is None and getattr(graph, "cache_key", None):
+            graph._fx_graph_cache_key = graph.cache_key
+
+
+def _graphs() -> Iterator[Any]:
+    """The compiled graphs that are alive."""
+    output_code = sys.modules.get("torch._inductor.output_code")
+    if output_code is not None:
+        yield from (one for one in gc.get_objects() if type(one) is output_code.CompiledFxGraph)
+
+
 def compiled_calls(places: Places) -> dict[str, tuple[Compiled, ...]]:
     """Of each compiled graph that is alive, by the key under which the profiler shows it: its calls in order."""
-    output_code = sys.modules.get("torch._inductor.output_code")
-    if output_code is None:
-        return {}
     found = {}
-    for graph in gc.get_objects():
-        if type(graph) is output_code.CompiledFxGraph:
-            key = getattr(graph, "_fx_graph_cache_key", None)
-            text = getattr(graph, "inductor_provenance_stack_traces_str", None)
-            if key and text:
-                found[str(key)] = tuple(_calls(json.loads(text), places))
+    for graph in _graphs():
+        key = getattr(graph, "_fx_graph_cache_key", None)
+        text = getattr(graph, "inductor_provenance_stack_traces_str", None)
+        if key and text:
+            found[str(key)] = tuple(_calls(json.loads(text), places))
     return found
 
 

@@ -165,6 +165,7 @@ class Watch:
                 " time: switch its own off, or pass --step with a step that it does not profile."
             )
             return
+        compiled.name_graphs()
         self._memory.watch_memory()
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
         self._profiler = profile(activities=activities, record_shapes=True, acc_events=True)

@@ -93,7 +93,7 @@ class Boundaries:
         if len(self._backwards) > 3:
             self._backwards_before += 1
             del self._backwards[0]
-        if not self._optimizers and self._by_hand.steps == 0:
+        if len(self._backwards) > 1 and not self._optimizers and self._by_hand.steps == 0:  # the only one is the step
             self._tape.forget(self._backwards[0].op)
 
     def last(self) -> tuple[int, Cut, str | None] | None:

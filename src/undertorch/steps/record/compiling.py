@@ -41,8 +41,22 @@ def install(notes: Notes, compiler: Compiler | None) -> None:
         put(nn.Module, "compile", lambda module, *settings, **named: notes.note(f"{UNCOMPILED}: {_eager(named)}"))
     # Imports parts of torch that a CPU build lacks, and begins nothing where no graph was captured.
     put(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
+    _let_reset()
     put(torch.cuda, "make_graphed_callables", _graphed(notes))
     _leave_scripts_alone(notes)
+
+
+def _let_reset() -> None:
+    """`torch.compiler.reset`, as what compiles the whole backward, lets CUDA graphs go by parts of torch that a CPU
+    build lacks (torch/_inductor/cudagraph_trees.py imports them). No graph is there.
+    """
+    for name, nothing in (("_cuda_CUDAAllocator_AllocatorState", object), ("_set_cached_tensors_enabled", _ignored)):
+        if not hasattr(torch._C, name):
+            put(torch._C, name, nothing)
+
+
+def _ignored(*settings: object) -> None:
+    """Sets what concerns a GPU's memory alone."""
 
 
 def _compile_with(compiler: Compiler, notes: Notes) -> Any:

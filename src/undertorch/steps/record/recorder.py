@@ -50,6 +50,12 @@ in host memory.
 IN_A_MICROBATCH = {Phase.FORWARD, Phase.LOSS, Phase.BACKWARD, Phase.RECOMPUTE, Phase.ACCUMULATE}
 
 
+DRAWN_AGAIN = "graphsafe_run_with_rng_state"
+"""By which compiled code calls an op that draws numbers, or might (attention), in the forward and again where the
+backward recomputes it (checkpointing), so that it draws the same; no kernel is launched for the state
+(torch/_prims/rng_prims.py)."""
+
+
 class Recorder(TorchDispatchMode):
     """The dispatch mode under which the script runs."""
 
@@ -132,6 +138,11 @@ class Recorder(TorchDispatchMode):
 
     def _higher(self, func: torch._ops.HigherOrderOperator, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """An operator that takes functions (flex_attention, cond) is what it calls where nothing is compiled."""
+        if func.name() == DRAWN_AGAIN:
+            run, *given = args
+            named = {name: value for name, value in named.items() if name != "rng_state"}
+            with self:
+                return run(*given, **named)
         kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
         if kernel is None:
             raise NotImplementedError(f"{func.name()} calls functions in a way that cannot be seen: call them by hand.")

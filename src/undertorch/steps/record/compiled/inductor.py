@@ -67,10 +67,13 @@ class OnTheHost(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for each op."""
-        named = dict(kwargs or {})
-        if named.get("device") is not None:
-            named["device"] = torch.device("cpu")
-        return func(*args, **named)
+        named = {name: _on_the_host(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_on_the_host, args), **named)
+
+
+def _on_the_host(value: Any) -> Any:
+    """A device among an op's arguments, given by name or in its place, as that of host memory."""
+    return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
 def put_in_place(folder: Path, fakes: Fakes, make: Make) -> None:
@@ -139,7 +142,9 @@ def follow_graphs(compiled: Callable[[Any], None], failed: Callable[[BaseExcepti
         return made
 
     def every(model: Any, inputs: Sequence[Any], inner_compile: Any = inner, **named: Any) -> Any:
-        return whole(model, inputs, inner_compile=inner_compile, **named)
+        # Asked for, a wrapper in C++ would be built before a graph comes to `inner`.
+        with config.patch(cpp_wrapper=False):
+            return whole(model, inputs, inner_compile=inner_compile, **named)
 
     put(compile_fx, "compile_fx", every)
 
