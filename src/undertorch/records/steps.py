@@ -19,6 +19,9 @@ WRITTEN_BY_INDUCTOR = "the compiled code's kernels are those that Inductor write
 WITHOUT_GRAPHS = "without CUDA graphs"
 """Stands in either where the mode in which the script compiles launches what it compiled by CUDA graphs."""
 
+NOT_COMPILED = "could not be compiled here"
+"""Stands in the assumption that names a part of such a script which is shown as it runs without."""
+
 UNCAPTURED = "a CUDA graph was not captured"
 """Begins the assumption that stands at the line of a script that captures one."""
 

@@ -9,7 +9,7 @@ from drawn import drawn, one_row, part
 from steps_by_hand import HEAD, LAUNCHES, NOTHING, OPS, STEP, kernel, with_launches
 from undertorch.gpus import find
 from undertorch.records import Accounting, Assumption, Bound, Idle, IdleCause, Kind, Origin
-from undertorch.records.steps import UNCAPTURED, UNCOMPILED, WITHOUT_GRAPHS
+from undertorch.records.steps import NOT_COMPILED, UNCAPTURED, UNCOMPILED, WITHOUT_GRAPHS, WRITTEN_BY_INDUCTOR
 
 LONG = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_kernel0_0<" + 200 * "x"
 
@@ -179,6 +179,26 @@ def test_a_script_that_compiles_is_said_to_be_shown_as_eager():
     text = one_row(drawn(replace(STEP, accounting=replace(STEP.accounting, assumed=assumed))).splitlines()[:12])
     assert f"eager the torch.compile of {where.file}:7 is left out" in text
     assert "eager the" not in one_row(drawn(STEP).splitlines()[:12])
+
+
+def test_the_head_says_what_of_compiled_code_is_not_as_it_would_run():
+    """A part that Inductor could not compile, and a CUDA graph that is not captured, are told beside its kernels."""
+    where = replace(OPS[0].where, line=7)
+    ours = replace(STEP.launches[0], kernel=replace(STEP.launches[0].kernel, library="Inductor"))
+    compiled = Assumption(where=where, what=f"{WRITTEN_BY_INDUCTOR} for this GPU.")
+    failed = Assumption(where=where, what=f"a graph {NOT_COMPILED} (no reason).")
+    graphed = Assumption(where=where, what=f"{UNCAPTURED}: as it is.")
+
+    def head(*assumed):
+        step = replace(STEP, launches=(ours, *STEP.launches[1:]))
+        return one_row(drawn(replace(step, accounting=replace(STEP.accounting, assumed=assumed))).splitlines()[:14])
+
+    plain = head(compiled)
+    assert f"compiled by the torch.compile of {where.file}:7" in plain
+    assert "shown in eager" not in plain
+    assert "this long at most" not in plain
+    assert "a part could not be compiled and is shown in eager" in head(compiled, failed)
+    assert "the step takes this long at most" in head(compiled, graphed)
 
 
 def test_the_last_sentence_says_what_the_step_waits_for():

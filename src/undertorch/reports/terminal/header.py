@@ -8,7 +8,7 @@ from rich.text import Text
 
 from undertorch.records import Gpu, IdleCause, Origin, Step
 from undertorch.records.compiled import compiled
-from undertorch.records.steps import WRITTEN_BY_INDUCTOR
+from undertorch.records.steps import NOT_COMPILED, UNCAPTURED, WRITTEN_BY_INDUCTOR
 from undertorch.reports.terminal.numbers import count, percent, ratio, size, time
 from undertorch.reports.terminal.runs import Run, busy
 from undertorch.reports.terminal.text import Paragraph, command, fact
@@ -58,7 +58,13 @@ def _compiled(step: Step) -> list[Paragraph]:
     ]
     if not places or not any(launch.kernel.library == "Inductor" for launch in step.launches):
         return []
-    return [fact("compiled", f"by the torch.compile of {', '.join(places)}: the kernels that Inductor writes for it")]
+    said = f"by the torch.compile of {', '.join(places)}: the kernels that Inductor writes for it"
+    assumed = step.accounting.assumed
+    if any(NOT_COMPILED in one.what for one in assumed):
+        said += "; a part could not be compiled and is shown in eager (see Assumptions)"
+    if any(one.what.startswith(UNCAPTURED) for one in assumed):
+        said += "; CUDA graphs, which launch them at once, are not captured: the step takes this long at most"
+    return [fact("compiled", said)]
 
 
 def _host(step: Step, gpu: Gpu | None) -> list[Paragraph]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from undertorch.records import Argument, Gpu
+from undertorch.records.steps import NOT_COMPILED
 from undertorch.steps.measure.compiled import follow_codegen
 from undertorch.steps.record.compiled import dynamo, inductor, moved
 from undertorch.steps.record.compiled.benchmarks import Benchmarks
@@ -25,7 +26,7 @@ from undertorch.steps.traces.names import fused
 TRIED = ((2, 11), (2, 13))
 """Versions of torch, the first and the last, whose parts it knows."""
 
-FAILED = "{what} could not be compiled here ({why}), and is recorded as it runs without compilation."
+FAILED = f"{{what}} {NOT_COMPILED} ({{why}}), and is recorded as it runs without compilation."
 
 
 MOST_SAID = 200
