@@ -287,6 +287,20 @@ def ranks_measured() -> str:
     return table([*head, "sum of NCCL's kernels, µs", "waiting, ms", "moving, ms", "computing, ms"], cells)
 
 
+def _beside(r: dict[str, Any]) -> list[str]:
+    """Of a model's row its step and busy time, predicted, measured and their ratio, and the ratio of its memory."""
+    times = [
+        cell
+        for what in ("step", "busy")
+        for cell in (
+            f"{r[f'{what}_us predicted'] / 1e3:.1f}",
+            f"{r[f'{what}_us measured'] / 1e3:.1f}",
+            f"{r[f'{what} ratio']:.2f}",
+        )
+    ]
+    return [*times, f"{r['peak ratio']:.3f}"]
+
+
 def ten_models() -> str:
     """Steps, busy time and memory of ten models, predicted and measured."""
     rows = result("models_against_h200")["rows"]
@@ -294,13 +308,7 @@ def ten_models() -> str:
         [
             f"`{r['model']}`",
             f"{r['ops at the same line in the same phase']:,} of {r['ops measured']:,}",
-            f"{r['step_us predicted'] / 1e3:.1f}",
-            f"{r['step_us measured'] / 1e3:.1f}",
-            f"{r['step ratio']:.2f}",
-            f"{r['busy_us predicted'] / 1e3:.1f}",
-            f"{r['busy_us measured'] / 1e3:.1f}",
-            f"{r['busy ratio']:.2f}",
-            f"{r['peak ratio']:.3f}",
+            *_beside(r),
         ]
         for r in sorted(rows, key=lambda row: abs(row["busy ratio"] - 1))
     ]
@@ -316,13 +324,7 @@ def compiled_models() -> str:
             f"`{r['model']}`",
             f"{r['of these of the same name in order']} of {r['kernels of Inductor measured']}",
             r["of these with the same grid"],
-            f"{r['step_us predicted'] / 1e3:.1f}",
-            f"{r['step_us measured'] / 1e3:.1f}",
-            f"{r['step ratio']:.2f}",
-            f"{r['busy_us predicted'] / 1e3:.1f}",
-            f"{r['busy_us measured'] / 1e3:.1f}",
-            f"{r['busy ratio']:.2f}",
-            f"{r['peak ratio']:.3f}",
+            *_beside(r),
         ]
         for r in rows
     ]

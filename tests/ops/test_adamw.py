@@ -44,12 +44,8 @@ def test_it_can_be_saved_whole():
     torch.save(optimizer, io.BytesIO())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_it_goes_on_from_the_state_of_torchs(dtype):
-    """In float32 as torch would itself; of bfloat16 the master is the parameter as it is then."""
-    before, after = parameters(dtype), parameters(dtype)
-    theirs = torch.optim.AdamW(before, **TRUTH)
-    stepped(theirs, before, 2)
+def gone_on_from(theirs, before, after):
+    """Ours over `after`, from what theirs made of `before`; both have then made two steps more."""
     with torch.no_grad():
         for a, b in zip(after, before, strict=True):
             a.copy_(b)
@@ -57,6 +53,16 @@ def test_it_goes_on_from_the_state_of_torchs(dtype):
     ours.load_state_dict(theirs.state_dict())
     stepped(theirs, before, 2)
     stepped(ours, after, 2)
+    return ours
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_it_goes_on_from_the_state_of_torchs(dtype):
+    """In float32 as torch would itself; of bfloat16 the master is the parameter as it is then."""
+    before, after = parameters(dtype), parameters(dtype)
+    theirs = torch.optim.AdamW(before, **TRUTH)
+    stepped(theirs, before, 2)
+    ours = gone_on_from(theirs, before, after)
     states = [ours.state[p] for p in after]
     assert all(state["exp_avg"].dtype == torch.float32 for state in states)
     assert all(("master" in state) is (dtype == torch.bfloat16) for state in states)
@@ -258,13 +264,7 @@ def test_adam_without_weight_decay_is_adamw_without():
     before, after = parameters(), parameters()
     theirs = torch.optim.Adam(before, lr=1e-2, weight_decay=0.0)
     stepped(theirs, before, 2)
-    with torch.no_grad():
-        for a, b in zip(after, before, strict=True):
-            a.copy_(b)
-    ours = ops.AdamW(after)
-    ours.load_state_dict(theirs.state_dict())
-    stepped(theirs, before, 2)
-    stepped(ours, after, 2)
+    ours = gone_on_from(theirs, before, after)
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(after, before, strict=True))
     ours.param_groups[0]["weight_decay"] = 0.1
     with pytest.raises(ops.BadCall, match="decoupled"):

@@ -9,16 +9,14 @@ import json
 import re
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
+from measured_golden import step_of
 from undertorch.records import Kind, Phase, Step
 from undertorch.records.totals import busy_us, lines, phases_us, source_line
 from undertorch.steps.measure import exchange
-from undertorch.steps.measure.reading import read_measured
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "measured"
 NAMES = ("gpt2", "gpt2-compile", "gpt2-graphs", "gpt2-captured")
 LAYERS = 12
 
@@ -40,13 +38,9 @@ SAID = {
 @pytest.fixture(scope="module", params=NAMES)
 def golden(request, tmp_path_factory) -> tuple[str, Step, dict]:
     """The name of a run, its step, and the trace as plain JSON."""
-    content = json.loads(gzip.decompress((GOLDEN / f"{request.param}.json.gz").read_bytes()))
     folder = tmp_path_factory.mktemp(request.param)
-    for name, trace in content["files"].items():
-        (folder / name).write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
-    (folder / exchange.MEASURED).write_text(json.dumps(content["measured"]))
-    step, _ = read_measured(folder, exchange.read(folder))
-    return request.param, step, content["files"]["trace.json.gz"]
+    step = step_of(request.param, folder)
+    return request.param, step, json.loads(gzip.decompress((folder / exchange.TRACE).read_bytes()))
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import gzip
 import json
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from measured_golden import laid_out
 from steps.measure.by_hand import Written, kept, mark
 from undertorch.records import IdleCause
 from undertorch.records.totals import busy_us
@@ -17,7 +17,6 @@ from undertorch.steps.measure.reading import read_ranks
 from undertorch.steps.measure.spawn import run_measured
 from undertorch.steps.ranks import join_ranks
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "measured" / "gpu_only.json.gz"
 SIDE = 20
 """A second stream."""
 
@@ -146,12 +145,8 @@ def test_the_report_says_which_steps_its_times_are_of(tmp_path):
 @pytest.fixture(scope="module")
 def lstm(tmp_path_factory):
     """What an H200 left of an LSTM's steps (tests/golden/measured/gpu_only.json.gz), whose layers run side by side."""
-    content = json.loads(gzip.decompress(GOLDEN.read_bytes()))
     folder = tmp_path_factory.mktemp("lstm")
-    for name, trace in content["files"].items():
-        (folder / name).write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
-    (folder / exchange.MEASURED).write_text(json.dumps(content["measured"]))
-    measured = exchange.read(folder)
+    measured = laid_out("gpu_only", folder)
     ranked = [read_ranks([(folder, one)])[0][0] for one in (measured, replace(measured, gpu_only=()))]
     assert [one.gpu_only for one in ranked] == [True, False]
     return [one.step for one in ranked], statistics.median(measured.timed_us)

@@ -4,17 +4,11 @@ Its ops launch kernels past ATen, several of them one of the ways that were meas
 moves and computes follows from the model's sizes.
 """
 
-import gzip
-import json
-from pathlib import Path
-
 import pytest
 
+from measured_golden import step_of
 from undertorch.records import Bound, Kind, Step
-from undertorch.steps.measure import exchange
-from undertorch.steps.measure.reading import read_measured
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "measured" / "train.json.gz"
 LAYERS, WIDTH, CLASSES, TOKENS = 12, 768, 50304, 32 * 1024
 """Classes: GPT-2's 50,257 tokens, padded to a multiple of 128."""
 BFLOAT16, FLOAT32 = 2, 4
@@ -22,12 +16,7 @@ BFLOAT16, FLOAT32 = 2, 4
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory) -> Step:
-    content = json.loads(gzip.decompress(GOLDEN.read_bytes()))
-    folder = tmp_path_factory.mktemp("train")
-    for name, trace in content["files"].items():
-        (folder / name).write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
-    (folder / exchange.MEASURED).write_text(json.dumps(content["measured"]))
-    return read_measured(folder, exchange.read(folder))[0]
+    return step_of("train", tmp_path_factory.mktemp("train"))
 
 
 def test_all_bytes_and_all_lines_are_known(step: Step):

@@ -1,32 +1,23 @@
 """GPT-2 124M under torch.compile, without a GPU, beside the step that an H200 ran (tests/golden/measured)."""
 
-import gzip
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from measured_golden import step_of
 from undertorch import gpus
 from undertorch.records import Kind, Phase, Step
-from undertorch.steps.measure import exchange
-from undertorch.steps.measure.reading import read_measured
 from undertorch.steps.see import see
 
 ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "golden" / "measured" / "gpt2-compile.json.gz"
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Step:
-    content = json.loads(gzip.decompress(GOLDEN.read_bytes()))
-    folder = tmp_path_factory.mktemp("golden")
-    for name, trace in content["files"].items():
-        (folder / name).write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
-    (folder / exchange.MEASURED).write_text(json.dumps(content["measured"]))
-    return read_measured(folder, exchange.read(folder))[0]
+    return step_of("gpt2-compile", tmp_path_factory.mktemp("golden"))
 
 
 @pytest.fixture(scope="module")

@@ -52,9 +52,9 @@ class Queue:
         """By Op, those that launch something; launches that serve no Op are nobody's."""
         self.compiled = compiled(step)
         """What the script compiles, which is shown as eager code runs it."""
-        self.by_inductor = any(op.name.startswith(INDUCTOR) for op in step.ops)
-        """Whether a part of the step is compiled, and shown so."""
         found = {_code(op) for op in step.ops if op.name.startswith(INDUCTOR)}
+        self.by_inductor = bool(found)
+        """Whether a part of the step is compiled, and shown so."""
         self._code_of_inductor = found - {None}
         self._unknown = frozenset(step.accounting.ops_without_cost)
         self.writers: dict[int, list[int]] = defaultdict(list)
